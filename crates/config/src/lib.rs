@@ -54,6 +54,8 @@ use std::time::Duration;
 
 use protocol::placement;
 use protocol::placement::agreement::{AgreedMode, Agreement};
+use protocol::placement::slot;
+use protocol::storage::redis::{FenceName, MarkedPart};
 use serde::Deserialize;
 use wire::{
     ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
@@ -103,6 +105,9 @@ pub struct Config {
     /// found there, none is waited for.
     #[serde(skip)]
     pub first_life: bool,
+    /// A person says that servers are to be taken over that hold something else, or whose keys lie elsewhere.
+    #[serde(skip)]
+    pub adopts: bool,
     /// The file and the flags that it comes from, so that it can be read again.
     #[serde(skip)]
     source: Option<(PathBuf, Vec<Override>)>,
@@ -150,6 +155,7 @@ impl Config {
             routers: Vec::new(),
             users: Vec::new(),
             first_life: false,
+            adopts: false,
             source: None,
             table: Arc::default(),
             started: Arc::default(),
@@ -303,6 +309,31 @@ impl Config {
         };
         let names = self.shims.iter().map(|shim| shim.id.as_str());
         Agreement::new(&placement::Secret(self.secret().0), mode, &self.sharding(), names)
+    }
+
+    /// Whose the users are that fence this shim's incarnations from others.
+    pub fn fence(&self, shim: ShimId) -> FenceName {
+        let slots = matches!(self.sharding(), Sharding::Slots).then(|| {
+            let (first, end) = slot::range(shim, self.shims.len());
+            (first, end - 1)
+        });
+        FenceName { cluster: self.secret_id(), shim: self.shim(shim).id.clone(), slots }
+    }
+
+    /// What tells this cluster from those with other secrets, whatever people call them.
+    pub fn secret_id(&self) -> String {
+        format!("{:016x}", placement::Secret(self.secret().0).id())
+    }
+
+    /// What the server of a shim holds; nothing that lasts where keys move between servers.
+    pub fn marked_part(&self, shim: ShimId) -> Option<MarkedPart> {
+        let part = || MarkedPart {
+            id: self.secret_id(),
+            cluster: self.cluster.name.clone(),
+            shims: self.shims.iter().map(|shim| shim.id.clone()).collect(),
+            shim: self.shim(shim).id.clone(),
+        };
+        matches!(self.sharding(), Sharding::Ring).then(part)
     }
 
     /// The map in which every node owns its whole partition.

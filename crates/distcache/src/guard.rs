@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use config::{Config, Mode};
+use protocol::storage::redis::REMEDY;
 use runtime::stop::Stop;
 use shim::survey::{Other, ServerSeen, survey};
 use wire::ShimId;
@@ -68,6 +69,7 @@ pub(crate) fn check(
             tracing::warn!(server = %look.address, trouble, "cannot look whether its keys lie where they are looked for");
         }
     }
+    check_marks(config, &seen)?;
     check_keys(config, &seen, demand)?;
     Ok(seen)
 }
@@ -100,19 +102,31 @@ fn stranger<'a>(
     seen: &'a [ServerSeen],
     demand: GuardDemand,
 ) -> Option<(&'a ServerSeen, &'a Other)> {
-    if demand == GuardDemand::Plausible && config.cluster.mode == Mode::Bounded {
+    let may_be_there = config.cluster.mode == Mode::Bounded || config.adopts;
+    if demand == GuardDemand::Plausible && may_be_there {
         return None;
     }
-    let is_stranger = |other: &&Other| demand == GuardDemand::All || other.cluster != config.cluster.name;
+    let own = config.secret_id();
+    let is_stranger = |other: &&Other| demand == GuardDemand::All || other.cluster != own;
     seen.iter().find_map(|seen| Some((seen, seen.others.iter().find(is_stranger)?)))
 }
 
 fn occupied(seen: &ServerSeen, other: &Other) -> String {
     format!(
-        "another DistCache serves {}: shim {:?} of cluster {:?}, connected from {}; one server has one DistCache, or \
-         its caches would not see each other's writes: stop that one, or use its address",
-        seen.address, other.shim, other.cluster, other.address
+        "another DistCache serves {}: its shim {:?} is connected from {}; one server has one DistCache, or its caches would not \
+         see each other's writes: stop that one, or use its address",
+        seen.address, other.shim, other.address
     )
+}
+
+fn check_marks(config: &Config, seen: &[ServerSeen]) -> anyhow::Result<()> {
+    let found = seen.iter().find_map(|seen| Some((seen, seen.other_mark.as_ref()?)));
+    let Some((seen, difference)) = found else { return Ok(()) };
+    if config.adopts {
+        tracing::warn!(server = %seen.address, "{difference}; it is taken over as it is");
+        return Ok(());
+    }
+    Err(KeysElsewhere(format!("{}: {difference}: {REMEDY}", seen.address)).into())
 }
 
 fn check_keys(config: &Config, seen: &[ServerSeen], demand: GuardDemand) -> anyhow::Result<()> {
@@ -130,7 +144,7 @@ fn check_keys(config: &Config, seen: &[ServerSeen], demand: GuardDemand) -> anyh
         config.shims.len(),
         look.address
     );
-    if demand == GuardDemand::Plausible && strays * 100 <= sampled * STRAYS_PERCENT_MAX {
+    if config.adopts || demand == GuardDemand::Plausible && strays * 100 <= sampled * STRAYS_PERCENT_MAX {
         tracing::warn!("{found}; they are not found through DistCache");
         return Ok(());
     }
@@ -172,6 +186,7 @@ mod tests {
             sampled,
             strays: vec![Stray { key: Bytes::from_static(b"k\x01"), home: ShimId(1) }; strays],
             others: others.iter().map(other).collect(),
+            other_mark: None,
             has_answered: true,
             trouble: None,
         }
@@ -196,19 +211,39 @@ mod tests {
         let found = |config: &Config, others: &[&str], demand| {
             stranger(config, &[seen(0, 0, others)], demand).is_some()
         };
+        let own = config().secret_id();
+        let own = own.as_str();
         assert!(
-            found(&config(), &["own"], GuardDemand::All)
-                && !found(&config(), &["own"], GuardDemand::Plausible)
+            found(&config(), &[own], GuardDemand::All) && !found(&config(), &[own], GuardDemand::Plausible)
         );
         assert!(
-            found(&config(), &["own", "their"], GuardDemand::Plausible)
+            found(&config(), &[own, "their"], GuardDemand::Plausible)
                 && !found(&config(), &[], GuardDemand::All)
         );
+        let mut renamed = config();
+        renamed.cluster.name = "renamed".to_owned();
+        assert!(!found(&renamed, &[own], GuardDemand::Plausible), "it is the same, whatever people call it");
+        let mut adopting = config();
+        adopting.adopts = true;
+        assert!(!found(&adopting, &["their"], GuardDemand::Plausible));
         let mut bounded = config();
         bounded.cluster.mode = Mode::Bounded;
         assert!(
             !found(&bounded, &["their"], GuardDemand::Plausible)
                 && found(&bounded, &["their"], GuardDemand::All)
         );
+    }
+    #[test]
+    fn a_mark_of_something_else_is_refused_unless_a_person_says_so() {
+        let mut other = seen(0, 0, &[]);
+        other.other_mark = Some("the server holds the keys of b".to_owned());
+        let error = check_marks(&config(), &[seen(0, 0, &[]), other.clone()]).expect_err("it fits no more");
+        assert!(error.is::<KeysElsewhere>());
+        let text = error.to_string();
+        assert!(text.starts_with("127.0.0.1:6391: the server holds the keys of b: keys would be"), "{text}");
+        let mut adopting = config();
+        adopting.adopts = true;
+        assert!(check_marks(&adopting, &[other]).is_ok());
+        assert!(check_keys(&adopting, &[seen(9, 9, &[])], GuardDemand::Plausible).is_ok());
     }
 }

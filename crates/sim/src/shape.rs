@@ -241,7 +241,7 @@ impl Shape {
     /// What the shim of such a life leaves at its storage.
     pub(crate) fn lease_record(&self, seed: u64, is_first: bool) -> LeaseRecord {
         let wait = self.terms_of_life(seed).restart_wait();
-        LeaseRecord { wait, wait_max: self.lease_limits().wait_max, is_first }
+        LeaseRecord { wait, limits: self.lease_limits(), is_first }
     }
 
     /// The longest that a write may wait for a lease: one that a dead node holds, or all those before a restart.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::{Bounded, Effect, Input, PurgeTarget, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{CommandControl, StorageEvent, StorageTraits};
@@ -171,8 +171,12 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
                 short_leases: bytes.arbitrary()?,
             };
             let recorded = Duration::from_millis(bytes.int_in_range(0..=70_000)?);
-            let (is_complete, same_data) = (bytes.arbitrary()?, bytes.arbitrary()?);
-            let earlier = EarlierIncarnations { recorded, is_complete, same_data };
+            let unrecorded = match bytes.int_in_range(0..=2)? {
+                0 => Unrecorded::Nobody,
+                1 => Unrecorded::Within(Duration::from_millis(bytes.int_in_range(0..=8_000_000)?)),
+                _ => Unrecorded::Unknown,
+            };
+            let earlier = EarlierIncarnations { recorded, unrecorded, same_data: bytes.arbitrary()? };
             StorageEvent::Up { incarnation: bytes.int_in_range(7..=9)?, traits, earlier }
         }
     })

@@ -39,8 +39,8 @@ pub(crate) struct StartArguments {
     #[command(flatten)]
     pub(crate) config: ConfigArguments,
 
-    /// Take storage over as if it had never been served: where no record of earlier shims' leases is found there, do not hold
-    /// reads and writes for the minute that one may run
+    /// Take storage over as it is: whatever its marks say, wherever its keys lie, whoever else serves it. Where no record of
+    /// earlier shims' leases is found there, do not hold reads and writes for the minute that one may run
     #[arg(long)]
     adopt: bool,
 }
@@ -50,6 +50,7 @@ impl StartArguments {
         let ConfigArguments { config: path, .. } = &self.config;
         let mut config = self.config.with_filter(Config::load_to_start(path, &self.config.flags()?)?)?;
         config.first_life |= self.adopt;
+        config.adopts |= self.adopt;
         let loaded = Loaded::new(config)?;
         for assumed in loaded.config.assumed() {
             tracing::info!(assumed, "the configuration leaves it out");

@@ -80,6 +80,10 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
+    /// Take the servers over as they are, whatever their marks say and wherever their keys lie
+    #[arg(long)]
+    adopt: bool,
+
     /// Print the configuration file that does the same, and run nothing
     #[arg(long)]
     print_config: bool,
@@ -130,7 +134,7 @@ pub(crate) fn run(arguments: &ProxyArguments) -> anyhow::Result<()> {
     let text = plan.text(&state, &cluster_name(secret))?;
     let first_life = !state.has_served(secret)?;
     let mut parsed = Config::parse(&text).map_err(BadInput::of)?;
-    parsed.first_life = first_life;
+    (parsed.first_life, parsed.adopts) = (first_life || arguments.adopt, arguments.adopt);
     let loaded = Loaded::new(parsed).map_err(BadInput::of)?;
     let config = &loaded.config;
     let ids: Vec<&str> = config.member_ids().collect();

@@ -183,13 +183,13 @@ fn a_redis_that_is_killed_comes_back_as_a_new_incarnation() {
     }
     let _machine = alone();
     let mut trial = Trial::start("learned");
-    let users = trial.servers[0].shim_users();
+    let users = trial.servers[0].living_users();
     assert_eq!(users.len(), 1, "{users:?}");
     trial.servers[0].kill();
     trial.history.wait_for_error("storage");
     trial.servers[0].run();
     trial.history.wait_for_each_key();
-    let after = trial.servers[0].shim_users();
+    let after = trial.servers[0].living_users();
     assert!(after.len() == 1 && after != users, "{users:?} before, {after:?} after");
     only(&trial.history.report(), &["storage", "outcome is unknown"]);
     trial.history.wait_for(500, 50);
@@ -258,7 +258,7 @@ fn cut_storage_connections_and_a_deleted_user_are_replaced() {
     let trial = Trial::start("learned");
     for cut in 0..4 {
         let mut redis = trial.servers[0].connect();
-        let users = trial.servers[0].shim_users();
+        let users = trial.servers[0].living_users();
         if cut % 2 == 0 {
             redis.call(&["CLIENT", "KILL", "TYPE", "normal"]);
         } else {
@@ -271,7 +271,7 @@ fn cut_storage_connections_and_a_deleted_user_are_replaced() {
         trial.history.wait_for_each_key();
         trial.history.wait_for(500, 50);
         only(&trial.history.report(), &["storage", "outcome is unknown"]);
-        assert_eq!(trial.servers[0].shim_users().len(), 1, "{users:?} before");
+        assert_eq!(trial.servers[0].living_users().len(), 1, "{users:?} before");
         trial.history.wait_for(500, 50);
         let report = trial.history.report();
         assert!(report.errors.is_empty(), "cut {cut}: {report:?}");

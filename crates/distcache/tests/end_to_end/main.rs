@@ -12,6 +12,7 @@ mod failures;
 mod history;
 mod large_replies;
 mod leases;
+mod marks;
 mod membership;
 mod memcached;
 mod operations;

@@ -119,9 +119,19 @@ fn keys_are_found_again_with_the_same_state_and_refused_with_another() {
 
     let lost = Directory::new();
     let refused = Proxy::refused(&storage, &lost);
-    assert!(refused.contains("sampled keys of 2 servers lie elsewhere"), "{refused}");
+    assert!(refused.contains("the server holds keys of cluster \"proxy-"), "{refused}");
     assert!(
         refused.contains("nothing was served before with the secret in")
+            && refused.contains("Bring the configuration back"),
+        "{refused}"
+    );
+    // Where the servers tell nothing, a sample of their keys does.
+    for server in &servers {
+        server.connect().call(&["FUNCTION", "FLUSH"]);
+    }
+    let refused = Proxy::refused(&storage, &lost);
+    assert!(
+        refused.contains("sampled keys of 2 servers lie elsewhere")
             && refused.contains("If DistCache wrote them"),
         "{refused}"
     );
@@ -170,7 +180,7 @@ fn a_server_has_one_distcache() {
     let first = Proxy::start(&storage, &state);
     let refused = Proxy::refused(&storage, &other);
     assert!(refused.contains("another DistCache serves "), "{refused}");
-    assert!(refused.contains("of cluster \"proxy-") && !refused.contains("the secret in"), "{refused}");
+    assert!(refused.contains("its shim \"shim-") && !refused.contains("the secret in"), "{refused}");
     // One of two servers is enough to get in each other's way.
     let refused = Proxy::refused(&storage[1..], &other);
     assert!(refused.contains("another DistCache serves "), "{refused}");
@@ -183,6 +193,14 @@ fn a_server_has_one_distcache() {
     fill(&mut first.connect());
     check(&mut first.connect());
     first.terminate();
+    let refused = Proxy::refused(&storage[1..], &other);
+    assert!(
+        refused.contains("the server was filled with [[shim]] entries shim-0, shim-1")
+            || refused.contains("with another secret"),
+        "{refused}"
+    );
+    // One that holds nothing may come to hold anything.
+    servers[1].connect().call(&["FLUSHALL"]);
     Proxy::start(&storage[1..], &other);
 }
 

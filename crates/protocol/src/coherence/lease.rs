@@ -55,15 +55,31 @@ impl LeaseTerms {
 pub struct EarlierIncarnations {
     /// The leases of those on record end within this time, counted by whoever has fenced them.
     pub recorded: Duration,
-    /// There were none but those, or theirs are over.
-    pub is_complete: bool,
+    pub unrecorded: Unrecorded,
     /// What they have granted is of the data that storage has now.
     pub same_data: bool,
 }
 
+/// Incarnations that storage may have had and knows nothing of, those that say less first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unrecorded {
+    /// There were none, or their leases are over.
+    #[default]
+    Nobody,
+    /// All of them together have governed for no longer than this.
+    Within(Duration),
+    /// Nobody knows for how long they have governed.
+    Unknown,
+}
+
 impl EarlierIncarnations {
     pub const NONE: EarlierIncarnations =
-        EarlierIncarnations { recorded: Duration::ZERO, is_complete: true, same_data: true };
+        EarlierIncarnations { recorded: Duration::ZERO, unrecorded: Unrecorded::Nobody, same_data: true };
+
+    /// Nothing is on record, although there may have been some.
+    pub fn unrecorded(unrecorded: Unrecorded) -> EarlierIncarnations {
+        EarlierIncarnations { recorded: Duration::ZERO, unrecorded, same_data: false }
+    }
 
     pub fn recorded(wait: Duration) -> EarlierIncarnations {
         EarlierIncarnations { recorded: wait, ..EarlierIncarnations::NONE }
@@ -100,15 +116,14 @@ impl LeaseLimits {
     /// How long leases of other incarnations may run. `absent`: for how long this process has not been seen to govern the
     /// same storage, if it ever was. Another one may have come since, but governs for no longer than that.
     pub fn wait(&self, earlier: EarlierIncarnations, absent: Option<Duration>) -> Duration {
-        let unrecorded = match absent {
-            _ if earlier.is_complete => Duration::ZERO,
-            None => self.wait_max,
-            Some(absent) => {
-                let longest = LeaseTerms { duration: self.lease_max(absent), guard: Duration::ZERO };
-                longest.restart_wait().min(self.wait_max)
-            }
+        let governed = match earlier.unrecorded {
+            Unrecorded::Nobody => return earlier.recorded,
+            Unrecorded::Within(most) => Some(absent.map_or(most, |absent| absent.min(most))),
+            Unrecorded::Unknown => absent,
         };
-        earlier.recorded.max(unrecorded)
+        let longest = |governed| LeaseTerms { duration: self.lease_max(governed), guard: Duration::ZERO };
+        let unrecorded = governed.map_or(self.wait_max, |governed| longest(governed).restart_wait());
+        earlier.recorded.max(unrecorded.min(self.wait_max))
     }
 }
 
@@ -371,7 +386,9 @@ impl ShimSession {
 
 #[cfg(test)]
 mod tests {
-    use super::{EarlierIncarnations, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession};
+    use super::{
+        EarlierIncarnations, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession, Unrecorded,
+    };
     use crate::time::Time;
     use std::time::Duration;
     use wire::message::{Grant, Hello, Welcome};
@@ -490,8 +507,12 @@ mod tests {
         let check = |earlier, absent: Option<u64>, expected: u64| {
             assert_eq!(limits.wait(earlier, absent.map(ms)), ms(expected));
         };
-        let unrecorded =
-            |wait| EarlierIncarnations { recorded: ms(wait), is_complete: false, same_data: false };
+        let after = |wait, unrecorded| EarlierIncarnations {
+            recorded: ms(wait),
+            ..EarlierIncarnations::unrecorded(unrecorded)
+        };
+        let unrecorded = |wait| after(wait, Unrecorded::Unknown);
+        let within = |governed| after(203, Unrecorded::Within(ms(governed)));
         check(EarlierIncarnations::NONE, None, 0);
         check(EarlierIncarnations::recorded(ms(5051)), None, 5051);
         check(unrecorded(0), None, 60_600);
@@ -501,6 +522,12 @@ mod tests {
         // Somebody else may have governed for ten minutes, or for longer; but no lease is longer than one.
         check(unrecorded(0), Some(600_000), 10_100);
         check(unrecorded(0), Some(36_000_000), 60_600);
+        // The record is so old.
+        check(within(0), None, 1010);
+        check(within(600_000), None, 10_100);
+        check(within(600_000), Some(120_000), 2020);
+        check(within(600_000), Some(36_000_000), 10_100);
+        check(after(7000, Unrecorded::Within(ms(60_000))), None, 7000);
         for governed in [0, 1, 59_999, 60_000, 90_000, 3_599_999, 3_600_000, 1 << 40] {
             let lease = limits.lease_max(ms(governed)).min(LeaseTerms::DURATION_MAX);
             let wait = limits.wait(unrecorded(0), Some(ms(governed + 1)));

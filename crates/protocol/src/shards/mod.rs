@@ -24,6 +24,7 @@ use rand::rngs::SmallRng;
 use slab::Slab;
 use wire::ShimId;
 
+use crate::coherence::lease::Unrecorded;
 use crate::placement::slot::{self, SLOTS};
 use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
@@ -108,7 +109,7 @@ struct Server {
     up: Option<(u64, StorageTraits)>,
     /// When the leases of earlier incarnations on record there end; what else has not been reported of them.
     leases_end: Time,
-    is_unrecorded: bool,
+    unrecorded: Unrecorded,
     has_other_data: bool,
     reason: String,
     /// It was asked for subscriptions.

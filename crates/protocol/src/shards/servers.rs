@@ -28,7 +28,7 @@ impl Shards {
             StorageEvent::Up { incarnation, traits, earlier } => {
                 server.up = Some((incarnation, traits));
                 server.leases_end = server.leases_end.max(step.now.after(earlier.recorded));
-                server.is_unrecorded |= !earlier.is_complete;
+                server.unrecorded = server.unrecorded.max(earlier.unrecorded);
                 server.has_other_data |= !earlier.same_data;
                 self.evaluate(step);
                 self.pump_all(step);
@@ -224,7 +224,7 @@ impl Shards {
         let mut earlier = EarlierIncarnations::NONE;
         for server in self.servers.values_mut().filter(|server| server.up.is_some()) {
             earlier.recorded = earlier.recorded.max(server.leases_end.since(now));
-            earlier.is_complete &= !std::mem::take(&mut server.is_unrecorded);
+            earlier.unrecorded = earlier.unrecorded.max(std::mem::take(&mut server.unrecorded));
             earlier.same_data &= !std::mem::take(&mut server.has_other_data);
         }
         earlier

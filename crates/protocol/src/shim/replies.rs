@@ -12,7 +12,7 @@ use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
-use crate::coherence::lease::{EarlierIncarnations, LeaseTerms};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, StorageTraits};
 use crate::time::Time;
 
@@ -140,14 +140,8 @@ impl Shim {
 
     /// How long leases of other incarnations may run from now on.
     fn earlier_wait(&self, now: Time, earlier: EarlierIncarnations) -> Duration {
-        let limits = &self.config.lease_limits;
-        match self.short_leases {
-            true => LeaseTerms { duration: limits.short, ..self.config.lease }.restart_wait(),
-            false => {
-                let seen = Some(self.governed).filter(|seen| *seen > Time(0));
-                limits.wait(earlier, seen.map(|seen| now.since(seen)))
-            }
-        }
+        let seen = Some(self.governed).filter(|seen| *seen > Time(0));
+        self.config.lease_limits.wait(earlier, seen.map(|seen| now.since(seen)))
     }
 
     /// Whatever was lost has happened or never will: fills may show it.

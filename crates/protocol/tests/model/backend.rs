@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::storage::{Lane, Store};
 use smallvec::SmallVec;
 use wire::resp::{Command, reply};
@@ -55,12 +55,13 @@ impl Storage {
     /// is kept for its own successors.
     pub(crate) fn take_over(&mut self, config: &Config, life: u8, is_first: bool) -> EarlierIncarnations {
         let earlier = match self.recorded {
-            Some((recorded, same_data)) => EarlierIncarnations { recorded, is_complete: true, same_data },
-            None => {
-                EarlierIncarnations { recorded: Duration::ZERO, is_complete: is_first, same_data: is_first }
+            Some((recorded, same_data)) => {
+                EarlierIncarnations { same_data, ..EarlierIncarnations::recorded(recorded) }
             }
+            None if is_first => EarlierIncarnations::NONE,
+            None => EarlierIncarnations::unrecorded(Unrecorded::Unknown),
         };
-        let before = if earlier.is_complete { earlier.recorded } else { config.lease_limits().wait_max };
+        let before = config.lease_limits().wait(earlier, None);
         self.recorded = Some((before.max(config.lease_of(life).restart_wait()), earlier.same_data));
         earlier
     }

@@ -2,8 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::node::{self, Node};
 use protocol::shim;
 use protocol::storage::{StorageEvent, StorageTraits, Store};
@@ -231,7 +232,13 @@ impl Cluster {
         let is_first = cell.life == 0 && state.storage.lost.is_none();
         let short_leases = self.config.later_lease_ticks.is_none();
         let earlier = match short_leases {
-            true => EarlierIncarnations::NONE,
+            true => EarlierIncarnations {
+                same_data: state.storage.lost.is_none(),
+                ..EarlierIncarnations::unrecorded(match is_first {
+                    true => Unrecorded::Nobody,
+                    false => Unrecorded::Within(Duration::ZERO),
+                })
+            },
             false => state.storage.take_over(&self.config, cell.life, is_first),
         };
         let traits = StorageTraits { short_leases, ..StorageTraits::default() };

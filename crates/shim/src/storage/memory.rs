@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::storage::network::{Backend, Network, StorageInput};
 use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
@@ -23,6 +23,8 @@ pub(crate) struct Memory {
     /// The data lives and ends with this value, so it has one incarnation.
     incarnation: u64,
     announced: bool,
+    /// No process of this shim has held other data before.
+    is_first: bool,
 }
 
 impl Backend for Memory {
@@ -47,13 +49,14 @@ impl Backend for Memory {
 }
 
 impl Memory {
-    pub(super) fn new(seed: u64) -> Memory {
+    pub(super) fn new(seed: u64, is_first: bool) -> Memory {
         Memory {
             store: Embedded::new(seed),
             topics: StoreTopics::default(),
             epoch: clock::epoch(),
             incarnation: seed,
             announced: false,
+            is_first,
         }
     }
 
@@ -90,8 +93,11 @@ impl Memory {
         if !self.announced {
             self.announced = true;
             let traits = StorageTraits { short_leases: true, ..StorageTraits::default() };
-            let incarnation = self.incarnation;
-            events.push(StorageEvent::Up { incarnation, traits, earlier: EarlierIncarnations::NONE });
+            let earlier = match self.is_first {
+                true => EarlierIncarnations::NONE,
+                false => EarlierIncarnations::unrecorded(Unrecorded::Within(Duration::ZERO)),
+            };
+            events.push(StorageEvent::Up { incarnation: self.incarnation, traits, earlier });
         }
         self.store.expire(now.0 / 1000);
     }

@@ -8,7 +8,7 @@ use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
-use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, MarkSettings, Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::tls::Certificates;
@@ -20,12 +20,15 @@ use super::memory::Memory;
 pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -> Storage {
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
     match &config.shim(shim).storage {
-        StorageConfig::Embedded => Storage::new(Box::new(Memory::new(rand::random())), None, None),
+        StorageConfig::Embedded => {
+            Storage::new(Box::new(Memory::new(rand::random(), config.first_life)), None, None)
+        }
         StorageConfig::Memcached { address, .. } => {
             let settings = MemcachedSettings {
                 endpoint: Endpoint::Configured,
                 address: address.to_string(),
                 timeout,
+                is_first: config.first_life,
                 seed: rand::random(),
             };
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)
@@ -45,11 +48,11 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         tls: tls.is_some(),
         user: redis.login.user.clone(),
         password: redis.login.password.as_ref().map(|password| password.0.clone()),
-        cluster: config.cluster.name.clone(),
-        shim: config.shim(shim).id.clone(),
+        fence: config.fence(shim),
+        mark: config.marked_part(shim).map(|part| MarkSettings { part, adopts: config.adopts }),
         lease_record: LeaseRecord {
             wait: config.cluster.lease_terms().restart_wait(),
-            wait_max: LeaseLimits::default().wait_max,
+            limits: LeaseLimits::default(),
             is_first: config.first_life,
         },
         cluster_mode: false,

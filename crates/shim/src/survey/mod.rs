@@ -13,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::{Address, Config, Login, RedisServers};
 use protocol::placement::Placement;
+use protocol::storage::redis::MarkedPart;
 use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};
@@ -35,6 +36,8 @@ pub struct ServerSeen {
     pub sampled: usize,
     pub strays: Vec<Stray>,
     pub others: Vec<Other>,
+    /// What it holds that this configuration would look for elsewhere, as its mark says.
+    pub other_mark: Option<String>,
     /// It was there and said something.
     pub has_answered: bool,
     /// Why not all could be looked at.
@@ -51,7 +54,7 @@ pub struct Stray {
 /// A connection of a shim.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Other {
-    /// The name of its cluster, as ACL users have it.
+    /// What tells its cluster from others, as ACL users have it.
     pub cluster: String,
     pub shim: String,
     /// From where it is connected.
@@ -75,10 +78,13 @@ pub fn survey(
     patience: Duration,
 ) -> io::Result<Vec<ServerSeen>> {
     let mut looks = servers(config, certificates, shims, patience)?;
-    let questions =
-        || vec![Command::from_args(&["CLIENT", "LIST"]), Command::from_args(&["INFO", "keyspace"])];
+    let questions = || {
+        let fixed = [&["CLIENT", "LIST"][..], &["INFO", "keyspace"]].map(Command::from_args);
+        fixed.into_iter().chain([MarkedPart::question()]).collect()
+    };
     for (look, answers) in ask_all(&mut looks, patience, |_| questions())? {
-        look.first(answers);
+        let part = config.marked_part(look.seen.shim);
+        look.first(answers, part.as_ref());
     }
     let placement = config.placement(config.map()).map_err(io::Error::other)?;
     if matches!(placement.map().sharding, Sharding::Ring) && config.shims.len() > 1 {
@@ -119,16 +125,20 @@ impl Look {
             sampled: 0,
             strays: Vec::new(),
             others: Vec::new(),
+            other_mark: None,
             has_answered: false,
             trouble,
         };
         Look { server, seen }
     }
 
-    fn first(&mut self, answers: SurveyAnswers) {
+    fn first(&mut self, answers: SurveyAnswers, part: Option<&MarkedPart>) {
         self.seen.has_answered = answers.is_ok();
         let answers = match answers.as_deref() {
-            Ok([clients, keyspace]) => [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())],
+            Ok([clients, keyspace, mark]) => {
+                self.seen.other_mark = part.and_then(|part| part.check(mark, &text(keyspace)).err());
+                [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())]
+            }
             Ok(_) => return,
             Err(trouble) => return self.seen.trouble = Some(trouble.clone()),
         };
@@ -192,7 +202,7 @@ fn others(clients: &str) -> Vec<Other> {
     let other = |line: &str| {
         let word = |key: &str| line.split(' ').find_map(|word| word.strip_prefix(key));
         let mut parts = word("user=")?.strip_prefix(USER_PREFIX)?.split(':');
-        let (cluster, shim) = (parts.next()?.to_owned(), parts.next()?.to_owned());
+        let (cluster, shim) = (parts.next()?.to_owned(), parts.next()?.split('/').next()?.to_owned());
         Some(Other { cluster, shim, address: word("addr=").unwrap_or_default().to_owned() })
     };
     let mut others: Vec<Other> = clients.lines().filter_map(other).collect();

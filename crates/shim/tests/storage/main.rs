@@ -2,6 +2,7 @@
 
 mod embedded;
 mod failover;
+mod mark;
 #[path = "../peer/mod.rs"]
 mod peer;
 mod redis;

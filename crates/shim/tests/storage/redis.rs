@@ -4,8 +4,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use config::Address;
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
 use protocol::storage::network::{Endpoint, StorageInput};
-use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceName, LeaseRecord, MarkSettings, MarkedPart, Redis, RedisSettings};
 use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::Storage as Backed;
@@ -82,6 +83,14 @@ impl Storage {
         })
     }
 
+    /// What it says of the leases of earlier incarnations once it is up.
+    pub(crate) fn until_up_after(&mut self) -> EarlierIncarnations {
+        self.until("up", |event| match event {
+            StorageEvent::Up { earlier, .. } => Some(*earlier),
+            _ => None,
+        })
+    }
+
     pub(crate) fn until_down(&mut self) -> String {
         self.until("down", |event| match event {
             StorageEvent::Down { reason } => Some(reason.clone()),
@@ -127,7 +136,14 @@ impl Storage {
         })
     }
 
-    fn until_refused(&mut self) -> String {
+    pub(crate) fn until_told(&mut self, part: &str) -> String {
+        self.until(part, |event| match event {
+            StorageEvent::Note { text, .. } if text.contains(part) => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn until_refused(&mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(refusal) = self.recorder.redis.refusal() {
@@ -172,15 +188,21 @@ impl Storage {
 }
 
 pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
+    let part = MarkedPart {
+        id: "test".to_owned(),
+        cluster: "test".to_owned(),
+        shims: vec!["shim-0".to_owned()],
+        shim: "shim-0".to_owned(),
+    };
     RedisSettings {
         endpoint: Endpoint::Configured,
         address: address.to_string(),
         tls: false,
         user: None,
         password: None,
-        cluster: "test".to_owned(),
-        shim: "shim-0".to_owned(),
-        lease_record: LeaseRecord { wait: WAIT, wait_max: Duration::from_secs(60), is_first: true },
+        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        mark: Some(MarkSettings { part, adopts: false }),
+        lease_record: LeaseRecord { wait: WAIT, limits: LeaseLimits::default(), is_first: true },
         cluster_mode: false,
         timeout: Duration::from_secs(5),
         pinned_max: 4,
@@ -256,18 +278,6 @@ fn the_connections_of_an_earlier_incarnation_are_dead_after_a_takeover() {
     let ticket = old.store(RESP2, &[&["SET", "k", "late"]]);
     old.until_lost(ticket);
     assert_eq!(server.client().ask(&["GET", "k"]), "$3\r\nnew\r\n");
-}
-
-#[test]
-fn another_shim_of_the_same_server_is_left_alone() {
-    let Some(server) = Server::start(&[]) else { return };
-    let mut one = Storage::new(&server, 1);
-    one.until_up();
-    let other = RedisSettings { shim: "shim-01".to_owned(), ..settings(&Address::Unix(server.socket()), 2) };
-    let mut other = Storage::with(other);
-    other.until_up();
-    assert_eq!(one.ask(RESP2, &["PING"]), "+PONG\r\n");
-    assert_eq!(other.ask(RESP2, &["PING"]), "+PONG\r\n");
 }
 
 #[test]

@@ -2,33 +2,44 @@
 //! anything is granted.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits, LeaseTerms, Unrecorded};
 use wire::resp::Command;
 
 /// One incarnation, as the name of its user has it.
 #[derive(Clone, Copy, Debug)]
 struct Made {
     wait: u64,
+    /// When it was made.
+    begun: u64,
     /// When its user went.
     ended: Option<u64>,
 }
 
 /// The incarnations of one server, by number. Times are microseconds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct LeaseBook {
+    limits: LeaseLimits,
     made: BTreeMap<u64, Made>,
     /// How often leases of one incarnation ran on into a later one, which knew.
     pub(super) inherited: u64,
+    /// How often leases ran on into an incarnation that knew them from the mark.
+    pub(super) marked: u64,
 }
 
 impl LeaseBook {
+    pub(super) fn new(limits: LeaseLimits) -> LeaseBook {
+        LeaseBook { limits, made: BTreeMap::new(), inherited: 0, marked: 0 }
+    }
+
     /// A command that the server has carried out.
     pub(super) fn executed(&mut self, now: u64, command: &Command) {
         let users = (2..command.len()).filter_map(|index| user(command.arg(index)));
         match (command.name(), command.get(1).unwrap_or_default()) {
             (b"ACL", b"SETUSER") => {
-                self.made.extend(users.map(|(number, wait)| (number, Made { wait, ended: None })));
+                self.made
+                    .extend(users.map(|(number, wait)| (number, Made { wait, begun: now, ended: None })));
                 let less = shrunk(command.get(2).unwrap_or_default());
                 less.map(|(number, wait)| self.made.get_mut(&number).map(|made| made.wait = wait));
             }
@@ -48,18 +59,31 @@ impl LeaseBook {
 
     /// An incarnation comes up and is told of earlier leases.
     pub(super) fn up(&mut self, now: u64, number: u64, earlier: EarlierIncarnations) -> Result<(), String> {
-        let told = now + earlier.recorded.as_micros() as u64;
+        let told = now + self.limits.wait(earlier, None).as_micros() as u64;
         let ended = self.made.iter().filter(|(other, _)| **other != number);
-        let ends = ended.filter_map(|(other, made)| Some((made.ended? + made.wait, *other)));
+        let ends = ended.filter_map(|(other, made)| Some((self.end(*made, earlier.unrecorded)?, *other)));
         let Some((last, other)) = ends.max().filter(|(last, _)| *last > now) else { return Ok(()) };
-        if earlier.is_complete && told < last {
+        if told < last {
             return Err(format!(
                 "{number:x} is told that earlier leases end {} us before those of {other:x} do",
                 last - told
             ));
         }
-        self.inherited += u64::from(earlier.is_complete);
+        self.inherited += u64::from(earlier.unrecorded == Unrecorded::Nobody);
+        self.marked += u64::from(matches!(earlier.unrecorded, Unrecorded::Within(_)));
         Ok(())
+    }
+
+    /// When the leases of an incarnation have ended. Whoever does not know of it counts on them to have grown.
+    fn end(&self, made: Made, unrecorded: Unrecorded) -> Option<u64> {
+        let ended = made.ended?;
+        let grown = self.limits.lease_max(Duration::from_micros(ended - made.begun));
+        let grown = LeaseTerms { duration: grown, guard: Duration::ZERO }.restart_wait();
+        let wait = match unrecorded {
+            Unrecorded::Nobody => made.wait,
+            _ => made.wait.min(grown.as_micros() as u64),
+        };
+        Some(ended + wait)
     }
 }
 

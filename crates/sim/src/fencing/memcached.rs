@@ -160,7 +160,8 @@ impl Scene for MemcachedScene {
 
     fn machine(&self, seed: u64) -> Box<dyn Backend> {
         let (endpoint, address) = (Endpoint::Configured, "the server".to_owned());
-        Box::new(Memcached::new(MemcachedSettings { endpoint, address, timeout: PATIENCE, seed }))
+        let (timeout, is_first) = (PATIENCE, false);
+        Box::new(Memcached::new(MemcachedSettings { endpoint, address, timeout, is_first, seed }))
     }
 
     fn site(&self, _endpoint: Endpoint) -> usize {

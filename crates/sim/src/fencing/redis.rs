@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
 use protocol::storage::network::{Backend, Endpoint};
 use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 use wire::resp::{Command, reply};
@@ -17,12 +17,14 @@ use crate::storage::{Effect, settings};
 
 /// How long successors wait for leases of one process or the other.
 const WAITS: [Duration; 3] = [Duration::from_secs(8), Duration::from_secs(1), Duration::from_millis(20)];
+/// What is waited for whoever has left no record.
+const LIMITS: LeaseLimits = LeaseLimits { wait_max: WAITS[0], short: WAITS[1], growth: 2 };
 /// A server that is silent for this long is taken for lost.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 /// Pauses that have begun before, a new connection and a second look fit into it.
 const REPLICA: u64 = 8_000_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct RedisScene {
     leases: LeaseBook,
 }
@@ -39,7 +41,7 @@ pub(super) enum Heal {
 /// For the machine of a process.
 pub(super) fn redis_settings(seed: u64) -> RedisSettings {
     let wait = WAITS[seed as usize % WAITS.len()];
-    let record = LeaseRecord { wait, wait_max: WAITS[0], is_first: false };
+    let record = LeaseRecord { wait, limits: LIMITS, is_first: false };
     RedisSettings { pinned_max: 4, ..settings("the server".to_owned(), PATIENCE, seed, record) }
 }
 
@@ -76,7 +78,7 @@ impl Scene for RedisScene {
     const NOTICED: u64 = 10_000_000;
 
     fn build(_random: &mut SimRandom) -> (RedisScene, Vec<Site<RedisServer>>) {
-        (RedisScene::default(), vec![Site::new(RedisServer::new(), HABITS)])
+        (RedisScene { leases: LeaseBook::new(LIMITS) }, vec![Site::new(RedisServer::new(), HABITS)])
     }
 
     fn machine(&self, seed: u64) -> Box<dyn Backend> {
@@ -104,6 +106,10 @@ impl Scene for RedisScene {
             0..25 => {
                 world.changes(0);
                 world.at_site(0, |site, at| {
+                    // What its file has may be of long ago.
+                    if at.random.percent(50) {
+                        site.server.save();
+                    }
                     let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
                     site.cut(at, &gone);
                 });
@@ -145,6 +151,7 @@ impl Scene for RedisScene {
         let number = world.processes[process].up.unwrap_or_default();
         world.scene.leases.up(world.now, number, earlier)?;
         world.book.tally.inherited = world.scene.leases.inherited;
+        world.book.tally.marked = world.scene.leases.marked;
         Ok(())
     }
 

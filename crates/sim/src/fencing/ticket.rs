@@ -76,6 +76,8 @@ pub struct Tally {
     pub fences: u64,
     /// Incarnations that were told of leases of earlier ones that might run on.
     pub inherited: u64,
+    /// Incarnations that found the mark and no users, while leases of earlier ones might run on.
+    pub marked: u64,
 }
 
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
-use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceName, LeaseRecord, MarkSettings, MarkedPart, Redis, RedisSettings};
 
 use crate::clock::HostClock;
 use crate::history::Executed;
@@ -109,14 +109,20 @@ pub(crate) fn settings(
     seed: u64,
     lease_record: LeaseRecord,
 ) -> RedisSettings {
+    let part = MarkedPart {
+        id: "c".to_owned(),
+        cluster: "c".to_owned(),
+        shims: vec!["s".to_owned()],
+        shim: "s".to_owned(),
+    };
     RedisSettings {
         endpoint: Endpoint::Configured,
         address,
         tls: false,
         user: None,
         password: None,
-        cluster: "c".to_owned(),
-        shim: "s".to_owned(),
+        fence: FenceName { cluster: "c".to_owned(), shim: "s".to_owned(), slots: None },
+        mark: Some(MarkSettings { part, adopts: false }),
         lease_record,
         cluster_mode: false,
         timeout,

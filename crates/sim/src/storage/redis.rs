@@ -49,6 +49,9 @@ pub(crate) struct RedisServer {
     run: u64,
     history: u64,
     pub(crate) is_primary: bool,
+    /// The code of its library of functions, and what a file has that its next process may read.
+    library: Option<Bytes>,
+    saved: Option<Bytes>,
     /// It answers BUSY to all but a few commands.
     pub(crate) is_busy: bool,
 }
@@ -141,6 +144,8 @@ impl RedisServer {
             run: 1,
             history: 1,
             is_primary: true,
+            library: None,
+            saved: None,
             is_busy: false,
         }
     }
@@ -153,8 +158,14 @@ impl RedisServer {
         if !keeps_users {
             self.users.clear();
         }
+        self.library = self.saved.clone().filter(|_| keeps_history);
         (self.is_primary, self.is_busy) = (true, false);
         self.close_all()
+    }
+
+    /// It writes its data to the file that its next process reads.
+    pub(crate) fn save(&mut self) {
+        self.saved.clone_from(&self.library);
     }
 
     /// It closes all its connections, as sentinels have it do that make a replica of it.
@@ -227,16 +238,7 @@ impl RedisServer {
                 killed.extend(id.filter(|id| self.clients.remove(id).is_some()));
                 reply::integer(killed.len() as i64, &mut out);
             }
-            (b"INFO", b"SERVER") => {
-                let text =
-                    format!("redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{:040x}\r\n", self.run);
-                reply::bulk(text.as_bytes(), &mut out);
-            }
-            (b"INFO", _) => {
-                let role = if self.is_primary { "master" } else { "slave" };
-                let text = format!("role:{role}\r\nmaster_replid:{:040x}\r\n", self.history);
-                reply::bulk(text.as_bytes(), &mut out);
-            }
+            (b"INFO", part) => self.info(now_ms, part, &mut out),
             _ if self.is_busy => reply::error(b"BUSY Redis is busy running a script.", &mut out),
             (b"CLIENT", b"TRACKING") => {
                 if let Some(found) = self.clients.get_mut(&client) {
@@ -248,6 +250,18 @@ impl RedisServer {
             _ if !self.is_primary => {
                 reply::error(b"READONLY You can't write against a read only replica.", &mut out);
             }
+            (b"FUNCTION", b"LIST") => {
+                reply::array_header(self.library.iter().len(), &mut out);
+                if let Some(code) = &self.library {
+                    reply::array_header(2, &mut out);
+                    reply::bulk(b"library_code", &mut out);
+                    reply::bulk(code, &mut out);
+                }
+            }
+            (b"FUNCTION", _) => {
+                self.library = Some(command.arg_bytes(3));
+                reply::bulk(b"distcache", &mut out);
+            }
             _ => {
                 let resp3 = self.clients.get(&client).is_some_and(|client| client.resp3);
                 let (reply, done) = self.data.execute(now_ms, command, resp3)?;
@@ -256,6 +270,20 @@ impl RedisServer {
             }
         }
         Some(Outcome { command: command.clone(), reply: out.into(), killed, effect })
+    }
+
+    fn info(&self, now_ms: u64, part: &[u8], out: &mut Vec<u8>) {
+        let role = if self.is_primary { "master" } else { "slave" };
+        let text = match part {
+            b"SERVER" => format!(
+                "redis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:{:040x}\r\nserver_time_usec:{}\r\n",
+                self.run,
+                now_ms * 1000
+            ),
+            b"KEYSPACE" => "# Keyspace\r\n".to_owned(),
+            _ => format!("role:{role}\r\nmaster_replid:{:040x}\r\n", self.history),
+        };
+        reply::bulk(text.as_bytes(), out);
     }
 
     fn hello(&mut self, client: u64, command: &Command, out: &mut Vec<u8>) {

@@ -4,6 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::{Address, Config, Login, Mode};
 use protocol::storage::redis::server::{field, traits};
+use protocol::storage::redis::{MarkSeen, MarkedPart, REMEDY};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
 
@@ -22,10 +23,12 @@ pub(super) struct ExaminedServer {
     pub(super) tls: Option<Dialer>,
     pub(super) login: Login,
     pub(super) cluster_mode: bool,
+    /// What it has to hold.
+    pub(super) part: Option<MarkedPart>,
 }
 
 /// In the order of the replies.
-const ASKED: [&[&str]; 9] = [
+const ASKED: [&[&str]; 11] = [
     &["INFO", "server"],
     &["INFO", "replication"],
     &["INFO", "memory"],
@@ -36,6 +39,8 @@ const ASKED: [&[&str]; 9] = [
     // What fences need: nobody has these.
     &["CLIENT", "KILL", "ID", "9223372036854775807"],
     &["ACL", "DELUSER", NOBODY],
+    &["FUNCTION", "LIST", "LIBRARYNAME", "distcache", "WITHCODE"],
+    &["INFO", "keyspace"],
 ];
 
 impl ExaminedServer {
@@ -70,7 +75,9 @@ impl ExaminedServer {
                 return false;
             }
         };
-        let [server, replication, memory, persistence, time, whoami, list, kill, delete] = &values[..] else {
+        let [server, replication, memory, persistence, time, whoami, list, kill, delete, mark, keyspace] =
+            &values[..]
+        else {
             return false;
         };
         self.judge_server(&text(server), findings);
@@ -78,6 +85,7 @@ impl ExaminedServer {
         self.judge_memory(config, &text(memory), findings);
         self.judge_persistence(&text(persistence), findings);
         self.judge_clock(time, findings);
+        self.judge_mark(mark, &text(keyspace), findings);
         let user = text(whoami);
         self.judge_rules(&user, list, findings);
         let fences = [("CLIENT KILL", kill), ("ACL DELUSER", delete)];
@@ -187,6 +195,23 @@ impl ExaminedServer {
             findings.doubt(&self.subject, &what, "run NTP on both (chrony, systemd-timesyncd)");
         } else {
             findings.good(&self.subject, "its clock agrees with this machine's");
+        }
+    }
+
+    fn judge_mark(&self, mark: &Value, keyspace: &str, findings: &mut DoctorFindings) {
+        let Some(part) = &self.part else { return };
+        match part.check(mark, keyspace) {
+            Ok(MarkSeen::Fits) => {
+                findings.good(&self.subject, &format!("its mark says that it holds the keys of {}", part.shim));
+            }
+            Ok(MarkSeen::Absent) => findings.good(&self.subject, "has no mark of whose keys it holds yet"),
+            Ok(MarkSeen::Untold) => findings.doubt(
+                &self.subject,
+                "cannot keep a mark of whose keys it holds: started with other shims or another secret, DistCache would only see \
+                 it from a sample of the keys",
+                "Redis 7 or Valkey, and +function for the user of the storage URL",
+            ),
+            Err(difference) => findings.wrong(&self.subject, &difference, REMEDY),
         }
     }
 

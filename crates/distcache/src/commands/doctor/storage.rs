@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use config::{Address, Config, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 use runtime::tls::{Certificates, Dialer};
+use wire::ShimId;
 use wire::resp::{Command, Value};
 
 use super::finding::DoctorFindings;
@@ -36,7 +37,10 @@ pub(super) fn check(
             // All shims have the same cluster.
             storage if storage.is_redis_cluster() && index > 0 => {}
             StorageConfig::Redis(redis) => {
-                servers.extend(examined(certificates, id, redis, patience, findings)?);
+                let part = config.marked_part(ShimId(index as u16));
+                let found = examined(certificates, id, redis, patience, findings)?;
+                servers
+                    .extend(found.into_iter().map(|server| ExaminedServer { part: part.clone(), ..server }));
             }
         }
     }
@@ -61,7 +65,7 @@ fn examined(
     let tls = certificates.storage().filter(|_| redis.tls);
     let server = |subject: String, address: Address, tls: Option<Dialer>| {
         let cluster_mode = matches!(redis.servers, RedisServers::Cluster(_));
-        ExaminedServer { subject, address, tls, login: redis.login.clone(), cluster_mode }
+        ExaminedServer { subject, address, tls, login: redis.login.clone(), cluster_mode, part: None }
     };
     Ok(match &redis.servers {
         RedisServers::One { address, host } => {

@@ -120,6 +120,11 @@ impl RedisServer {
         Client::unix(&self.socket()).expect("the server accepts")
     }
 
+    /// The users as which shims are here. Others only say how long leases may run.
+    pub(crate) fn living_users(&self) -> Vec<String> {
+        self.shim_users().into_iter().filter(|user| user.matches(':').count() == 5).collect()
+    }
+
     /// The users that shims have made here.
     pub(crate) fn shim_users(&self) -> Vec<String> {
         let Value::Array(users) = self.connect().call(&["ACL", "USERS"]) else { return Vec::new() };

@@ -21,7 +21,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
-use crate::coherence::lease::EarlierIncarnations;
+use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::time::Time;
 use fence::{Addresses, Fence, Listing};
 use line::Line;
@@ -44,6 +44,8 @@ pub struct MemcachedSettings {
     pub address: String,
     /// A server that answers nothing for this long is taken for lost.
     pub timeout: Duration,
+    /// No shim has had this server before: nothing was granted.
+    pub is_first: bool,
     pub seed: u64,
 }
 
@@ -404,7 +406,12 @@ impl Memcached {
         self.backoff.reset();
         // Nothing that is kept there stays for certain: items are evicted and flushed.
         let traits = StorageTraits { short_leases: true, ..StorageTraits::default() };
-        self.health.rise(self.incarnation, traits, EarlierIncarnations::NONE, step.events);
+        let earlier = match std::mem::take(&mut self.settings.is_first) {
+            true => EarlierIncarnations::NONE,
+            // Their leases were short, however long they governed.
+            false => EarlierIncarnations::unrecorded(Unrecorded::Within(Duration::ZERO)),
+        };
+        self.health.rise(self.incarnation, traits, earlier, step.events);
     }
 }
 

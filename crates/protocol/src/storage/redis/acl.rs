@@ -6,13 +6,29 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::Value;
 
-/// What the users of every incarnation of one shim begin with.
-pub(super) fn user_prefix(cluster: &str, shim: &str) -> String {
-    format!("distcache:{}:{}:", escaped(cluster), escaped(shim))
+/// What users of incarnations of all shims of every cluster begin with.
+const PREFIX: &str = "distcache:";
+
+/// Whose incarnations' users are: in their names, and in nobody's else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceName {
+    /// Tells clusters apart, whatever people call them.
+    pub cluster: String,
+    pub shim: String,
+    /// The first and the last hash slot that it has of a Redis Cluster, whose servers other shims use for other slots.
+    pub slots: Option<(u16, u16)>,
+}
+
+impl FenceName {
+    /// What the names of users of this shim's incarnations begin with.
+    pub(super) fn prefix(&self) -> String {
+        let slots = self.slots.map_or(String::new(), |(first, last)| format!("/{first}-{last}"));
+        format!("{PREFIX}{}:{}{slots}:", escaped(&self.cluster), escaped(&self.shim))
+    }
 }
 
 /// Redis takes no blanks in user names, and a colon would let one cluster's prefix be another's.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     let mut text = String::new();
     for byte in name.bytes() {
         match byte {
@@ -59,27 +75,39 @@ pub(super) fn user_name(prefix: &str, number: u64, legacy: &Legacy, kind: UserKi
     }
 }
 
-/// Users of other incarnations of a shim.
+/// Users of other incarnations that write to the same keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OtherUsers {
-    /// Users of incarnations that may write.
+    /// Users of the same shim's incarnations that may write.
     pub(super) living: Vec<String>,
-    /// Users of any kind.
+    /// Users of incarnations that may write and are of another cluster, or of another shim where each has its own server.
+    pub(super) strangers: Vec<String>,
+    /// Users of any kind, and whoever's.
     pub(super) all: Vec<String>,
     /// What successors have to know of all together, if there are any.
     pub(super) legacy: Option<Legacy>,
 }
 
 impl OtherUsers {
-    /// Users with this prefix, except `own`, from the reply to ACL USERS. `wait_max`: where a name does not say how long to wait,
-    /// as in releases before this one.
-    pub(super) fn read(users: &Value, prefix: &str, own: &str, wait_max: Duration) -> Option<OtherUsers> {
+    /// Users of incarnations, except `own` and those of shims that have other slots, from the reply to ACL USERS. `wait_max`: where
+    /// a name does not say how long to wait, as in releases before this one.
+    pub(super) fn read(
+        users: &Value,
+        fence: &FenceName,
+        own: &str,
+        wait_max: Duration,
+    ) -> Option<OtherUsers> {
         let mut found = OtherUsers::default();
+        let prefix = fence.prefix();
         let (mut legacies, mut shrunk) = (BTreeMap::new(), BTreeMap::new());
         let names = users.elements()?.iter().filter_map(Value::bytes);
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        for name in names.filter(|name| name.starts_with(prefix) && *name != own) {
-            let mut parts = name[prefix.len()..].splitn(4, ':');
+        for name in names.filter(|name| name.starts_with(PREFIX) && *name != own) {
+            let mut parts = name[PREFIX.len()..].splitn(6, ':');
+            let (_, shim) = (parts.next(), parts.next().unwrap_or_default());
+            if has_other_slots(fence, shim) {
+                continue;
+            }
             let number = parts.next().unwrap_or_default();
             let wait =
                 parts.next().and_then(|wait| wait.parse().ok()).map_or(wait_max, Duration::from_millis);
@@ -89,8 +117,10 @@ impl OtherUsers {
                 Some(SHRUNK) => _ = shrunk.insert(number, Legacy { wait, data }),
                 _ => _ = legacies.insert(number, Legacy { wait, data }),
             }
-            if kind.is_none() {
-                found.living.push(name.to_owned());
+            match (kind, name.starts_with(&prefix)) {
+                (None, true) => found.living.push(name.to_owned()),
+                (None, false) => found.strangers.push(name.to_owned()),
+                (Some(_), _) => {}
             }
             found.all.push(name.to_owned());
         }
@@ -98,6 +128,14 @@ impl OtherUsers {
         found.legacy = last.reduce(Legacy::and);
         Some(found)
     }
+}
+
+/// Whether a user's part with the shim's name says that it has none of this one's slots.
+fn has_other_slots(fence: &FenceName, shim: &str) -> bool {
+    let slots = shim.rsplit_once('/').and_then(|(_, range)| range.split_once('-'));
+    let slots = slots.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
+    let disjoint = |(own, theirs): ((u16, u16), (u16, u16))| own.1 < theirs.0 || theirs.1 < own.0;
+    fence.slots.zip(slots).is_some_and(disjoint)
 }
 
 impl Legacy {
@@ -122,18 +160,18 @@ pub(super) fn rules(list: &Value, user: &[u8]) -> Option<Vec<Bytes>> {
     None
 }
 
-/// Whether anybody is connected as one of `users`, from the text of CLIENT LIST.
-pub(super) fn connected(clients: &str, users: &[String]) -> bool {
+/// The first of `users` that somebody is connected as, from the text of CLIENT LIST.
+pub(super) fn connected<'a>(clients: &str, users: &'a [String]) -> Option<&'a str> {
     let names =
         clients.lines().flat_map(|line| line.split(' ')).filter_map(|word| word.strip_prefix("user="));
-    names.into_iter().any(|name| users.iter().any(|user| user == name))
+    names.into_iter().find_map(|name| users.iter().find(|user| *user == name).map(String::as_str))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{Legacy, OtherUsers, UserKind, connected, rules, user_name, user_prefix};
+    use super::{FenceName, Legacy, OtherUsers, UserKind, connected, rules, user_name};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -168,29 +206,54 @@ mod tests {
         let clients =
             "id=3 addr=? name=user=b user=default cmd=client|list\r\nid=4 name= user=a redir=-1\r\n";
         let user = |name: &str| [name.to_owned()];
-        assert!(
-            connected(clients, &user("a")) && !connected(clients, &user("b")) && !connected("", &user("a"))
-        );
+        assert_eq!(connected(clients, &user("a")), Some("a"));
+        assert!(connected(clients, &user("b")).is_none() && connected("", &user("a")).is_none());
+    }
+
+    fn fence(cluster: &str, shim: &str, slots: Option<(u16, u16)>) -> FenceName {
+        FenceName { cluster: cluster.to_owned(), shim: shim.to_owned(), slots }
     }
 
     #[test]
-    fn users_of_other_shims_and_clusters_are_left_alone() {
-        let prefix = user_prefix("demo", "shim-1");
-        assert_eq!(prefix, "distcache:demo:shim-1:");
-        assert_eq!(user_prefix("a b:c", "s"), "distcache:a%20b%3ac:s:");
-        let users = list(&[
+    fn users_of_others_are_strangers_unless_they_have_other_slots() {
+        let own = fence("demo", "shim-1", None);
+        assert_eq!(own.prefix(), "distcache:demo:shim-1:");
+        assert_eq!(fence("a b:c", "s", None).prefix(), "distcache:a%20b%3ac:s:");
+        let names = [
             "default",
             "distcache:demo:shim-1:a:500:x",
             "distcache:demo:shim-1:b:60610:x",
             "distcache:demo:shim-10:c:9:x",
-        ]);
-        let found = OtherUsers::read(&users, &prefix, "distcache:demo:shim-1:b:60610:x", Duration::ZERO);
-        assert_eq!(found.expect("a list").all, ["distcache:demo:shim-1:a:500:x"]);
+            "distcache:other:shim-1:d:70000:y",
+            "distcache:other:shim-1:e:10:y:ended",
+        ];
+        let user = "distcache:demo:shim-1:b:60610:x";
+        let found = OtherUsers::read(&list(&names), &own, user, Duration::ZERO).expect("a list");
+        assert_eq!(found.living, [names[1]]);
+        assert_eq!(found.strangers, [names[3], names[4]]);
+        assert_eq!(found.all, [names[1], names[3], names[4], names[5]]);
+        assert_eq!(found.legacy.expect("of all").wait, Duration::from_secs(70));
+
+        let own = fence("demo", "shim-1", Some((5461, 10_922)));
+        assert_eq!(own.prefix(), "distcache:demo:shim-1/5461-10922:");
+        let names = [
+            "distcache:demo:shim-1/5461-10922:a:500:x",
+            "distcache:demo:shim-0/0-5460:b:500:x",
+            "distcache:other:s/10923-16383:c:500:x",
+            "distcache:other:s/0-5461:d:500:x",
+            "distcache:demo:shim-2:e:500:x",
+        ];
+        let found = OtherUsers::read(&list(&names), &own, "", Duration::ZERO).expect("a list");
+        assert_eq!(
+            (found.living, found.strangers),
+            (vec![names[0].to_owned()], vec![names[3].to_owned(), names[4].to_owned()])
+        );
     }
 
     #[test]
     fn names_tell_successors_what_they_have_to_know() {
-        let prefix = user_prefix("s", "1");
+        let own = fence("s", "1", None);
+        let prefix = own.prefix();
         let micros = Duration::from_micros;
         let legacy = Legacy { wait: micros(1_020_001), data: Some("x".to_owned()) };
         let name = |kind| user_name(&prefix, 0xab, &legacy, kind);
@@ -201,7 +264,7 @@ mod tests {
         let name = user_name(&prefix, 0xab, &several, UserKind::Living);
         assert_eq!(name, "distcache:s:1:00000000000000ab:1021:several");
         let check = |names: &[&'static str], expected: Option<(u64, Option<&str>)>| {
-            let found = OtherUsers::read(&list(names), &prefix, "", micros(60_600_000)).expect("a list");
+            let found = OtherUsers::read(&list(names), &own, "", micros(60_600_000)).expect("a list");
             let expected = expected.map(|(wait, data)| Legacy {
                 wait: Duration::from_millis(wait),
                 data: data.map(str::to_owned),

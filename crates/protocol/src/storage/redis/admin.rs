@@ -200,7 +200,7 @@ impl Admin {
         if self.waits_since.is_some() || now < self.not_before {
             return;
         }
-        if let Some(command) = self.takeover.command() {
+        if let Some(command) = self.takeover.command(now) {
             network.out(connection).extend_from_slice(command.frame());
             self.waits_since = Some(now);
         }

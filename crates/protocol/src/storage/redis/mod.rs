@@ -7,6 +7,7 @@ mod acl;
 mod admin;
 mod line;
 mod listener;
+mod mark;
 pub mod server;
 mod settings;
 mod silence;
@@ -25,11 +26,14 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
-use crate::coherence::lease::EarlierIncarnations;
+use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::time::Time;
+pub use acl::FenceName;
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
+use mark::ServerMark;
+pub use mark::{MarkSeen, MarkSettings, MarkedPart, REMEDY};
 pub use settings::{LeaseRecord, RedisSettings};
 use takeover::{Takeover, Trouble};
 
@@ -37,6 +41,8 @@ use takeover::{Takeover, Trouble};
 const IDLE_MAX: usize = 8;
 /// Ticket of what is asked for nobody: its replies are dropped.
 const NOBODYS_TICKET: u64 = u64::MAX;
+/// Ticket of the mark, whose reply is the connection's own.
+const MARK_TICKET: u64 = u64::MAX - 1;
 const LOG_INTERVAL: Duration = Duration::from_secs(1);
 const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
@@ -91,6 +97,7 @@ impl Backend for Redis {
             StorageInput::Tick => self.tick(step),
             StorageInput::Leave => self.leave(step),
         }
+        self.hear_of_mark(step);
     }
 
     fn owns(&self, id: ConnectionId) -> bool {
@@ -130,7 +137,8 @@ impl Redis {
         let takeover = Takeover::new(
             login,
             settings.cluster_mode,
-            acl::user_prefix(&settings.cluster, &settings.shim),
+            settings.fence.clone(),
+            settings.mark.clone(),
             settings.lease_record,
             fork(),
         );
@@ -418,7 +426,8 @@ impl Redis {
         self.dial_shared(step);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
-        if open && !self.health.is_up() {
+        let marked = open && self.write_mark(step);
+        if marked && !self.health.is_up() {
             self.up_since = step.now;
             self.stands_by = false;
             if self.governed.replace(number).is_none() {
@@ -428,19 +437,58 @@ impl Redis {
         }
     }
 
+    /// Writes the mark if that is due, as the user of this incarnation, so that none of an earlier one comes later. Whether none
+    /// is on its way.
+    fn write_mark(&mut self, step: &mut StorageStep<'_>) -> bool {
+        if let Some(command) = self.admin.takeover.mark_command(step.now)
+            && let Some((connection, line)) = &mut self.shared[0]
+        {
+            let commands = SmallVec::from_elem(command.frame().clone(), 1);
+            let (ticket, lane, reach) = (MARK_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
+            line.store(step.now, Store { ticket, lane, reach, commands }, step.network.out(*connection));
+        }
+        !self.admin.takeover.mark.as_ref().is_some_and(ServerMark::is_asked)
+    }
+
+    /// Takes what became of the mark out of what others are told.
+    fn hear_of_mark(&mut self, step: &mut StorageStep<'_>) {
+        let Some(mark) = self.admin.takeover.mark.as_mut().filter(|mark| mark.is_asked()) else { return };
+        let is_it = |event: &StorageEvent| {
+            matches!(
+                event,
+                StorageEvent::Replies { ticket: MARK_TICKET, .. }
+                    | StorageEvent::Lost { ticket: MARK_TICKET, .. }
+            )
+        };
+        let Some(at) = step.events.iter().position(is_it) else { return };
+        let warning = match step.events.remove(at) {
+            StorageEvent::Replies { replies, .. } => mark.answered(&replies.concat()),
+            _ => mark.lost(),
+        };
+        if let Some(warning) = warning {
+            self.health.note(NoteLevel::Warning, &warning, step.events);
+        }
+        self.settle(step);
+    }
+
     /// Says why writes wait, at the start of a process.
     fn tell_of_waiting(&self, step: &mut StorageStep<'_>, earlier: EarlierIncarnations) {
-        let LeaseRecord { wait, wait_max, .. } = self.settings.lease_record;
-        let text = match earlier {
-            EarlierIncarnations { is_complete: false, .. } => format!(
+        let LeaseRecord { wait: own, limits, .. } = self.settings.lease_record;
+        let wait = limits.wait(earlier, None);
+        let text = match earlier.unrecorded {
+            Unrecorded::Unknown => format!(
                 "no shim has left a record of its leases here: reads and writes wait {} ms, as long as any lease may run; \
                  before a first start, --adopt says that there were none",
-                wait_max.as_millis()
+                wait.as_millis()
             ),
-            EarlierIncarnations { recorded, .. } if recorded > wait => {
-                format!("writes wait {} ms for leases that earlier shims have granted", recorded.as_millis())
+            Unrecorded::Within(_) => format!(
+                "the server has been restarted since shims served it: reads and writes wait {} ms for leases that they have granted",
+                wait.as_millis()
+            ),
+            Unrecorded::Nobody if wait > own => {
+                format!("writes wait {} ms for leases that earlier shims have granted", wait.as_millis())
             }
-            _ => return,
+            Unrecorded::Nobody => return,
         };
         self.health.note(NoteLevel::Warning, &text, step.events);
     }

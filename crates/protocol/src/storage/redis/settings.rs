@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::acl::FenceName;
+use super::mark::MarkSettings;
+use crate::coherence::lease::LeaseLimits;
 use crate::storage::login::Login;
 use crate::storage::network::Endpoint;
 
@@ -9,8 +12,8 @@ use crate::storage::network::Endpoint;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseRecord {
     pub wait: Duration,
-    /// What is waited for an incarnation whose record cannot be read.
-    pub wait_max: Duration,
+    /// What bounds the leases of those that have left no record, or none that can be read.
+    pub limits: LeaseLimits,
     /// There was none before: where nothing is on record, nothing was granted.
     pub is_first: bool,
 }
@@ -26,9 +29,10 @@ pub struct RedisSettings {
     /// `None` is the `default` user.
     pub user: Option<String>,
     pub password: Option<String>,
-    /// Names of the cluster and the shim, for the ACL users of its incarnations.
-    pub cluster: String,
-    pub shim: String,
+    /// For the names of the ACL users of its incarnations.
+    pub fence: FenceName,
+    /// What the server has to hold; none where keys move between servers.
+    pub mark: Option<MarkSettings>,
     pub lease_record: LeaseRecord,
     /// The server is one of a Redis Cluster.
     pub cluster_mode: bool,

@@ -8,10 +8,11 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};
 
-use super::acl::{self, Legacy, OtherUsers, UserKind};
+use super::acl::{self, FenceName, Legacy, OtherUsers, UserKind};
+use super::mark::{MarkSettings, MarkedPart, ServerMark};
 use super::server::{self, Identity};
 use super::settings::LeaseRecord;
-use crate::coherence::lease::EarlierIncarnations;
+use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::storage::StorageTraits;
 use crate::storage::login::Login;
 use crate::time::Time;
@@ -42,9 +43,14 @@ enum Step {
     Rules,
     /// Fences would fail without this permission, so it is tried before it is needed.
     TryKill,
+    Keyspace,
+    /// Whether the server holds what it is to hold, if anything.
+    Mark,
     /// Own user first, list second: of two shims that do this at once, at least the later one sees the other.
     /// What the name of this incarnation's user has to say.
     Look,
+    /// Whether others are there that are none of this shim's.
+    Strangers,
     Make,
     List,
     Delete,
@@ -81,7 +87,8 @@ pub(super) struct Takeover {
     login: Option<Login>,
     /// The server has to be one of a Redis Cluster, or must not be.
     cluster_mode: bool,
-    prefix: String,
+    fence: FenceName,
+    pub(super) mark: Option<ServerMark>,
     random: SmallRng,
     step: Step,
     traits: StorageTraits,
@@ -108,6 +115,10 @@ pub(super) struct Takeover {
 /// A successor that has no connection for once may be making one.
 const ABSENT_MIN: u8 = 2;
 
+fn whole_ms(wait: Duration) -> Duration {
+    Duration::from_millis(wait.as_micros().div_ceil(1000) as u64)
+}
+
 fn delete_users<'a>(users: impl IntoIterator<Item = &'a str>) -> Command {
     let args: Vec<&str> = ["ACL", "DELUSER"].into_iter().chain(users).collect();
     Command::from_args(&args)
@@ -117,23 +128,22 @@ impl Takeover {
     pub(super) fn new(
         login: Option<Login>,
         cluster_mode: bool,
-        prefix: String,
+        fence: FenceName,
+        mark: Option<MarkSettings>,
         record: LeaseRecord,
         random: SmallRng,
     ) -> Takeover {
         Takeover {
             login,
             cluster_mode,
-            prefix,
+            fence,
+            mark: mark.map(ServerMark::new),
             random,
             step: Step::Login,
             traits: StorageTraits::default(),
             identity: Identity::default(),
             // Names have whole milliseconds.
-            record: LeaseRecord {
-                wait: Duration::from_millis(record.wait.as_micros().div_ceil(1000) as u64),
-                ..record
-            },
+            record: LeaseRecord { wait: whole_ms(record.wait), ..record },
             whoami: Bytes::new(),
             rules: Vec::new(),
             others: OtherUsers::default(),
@@ -199,23 +209,24 @@ impl Takeover {
     }
 
     /// What to ask now, if anything.
-    pub(super) fn command(&mut self) -> Option<Command> {
+    pub(super) fn command(&mut self, now: Time) -> Option<Command> {
         let fixed = |args: &[&str]| Some(Command::from_args(args));
         match self.step {
             Step::Settled => None,
             Step::Login => self.login.as_ref().map(Login::command),
             Step::Server => fixed(&["INFO", "server"]),
             Step::Replication => fixed(&["INFO", "replication"]),
-            Step::Successor => fixed(&["ACL", "USERS"]),
-            Step::Connections => fixed(&["CLIENT", "LIST"]),
+            Step::Keyspace => fixed(&["INFO", "keyspace"]),
+            Step::Mark => Some(MarkedPart::question()),
+            Step::Connections | Step::Strangers => fixed(&["CLIENT", "LIST"]),
             Step::WhoAmI => fixed(&["ACL", "WHOAMI"]),
             Step::Rules => fixed(&["ACL", "LIST"]),
             Step::TryKill => fixed(&["CLIENT", "KILL", "ID", "9223372036854775807"]),
-            Step::Make => Some(self.make_user()),
-            Step::Look | Step::List => fixed(&["ACL", "USERS"]),
+            Step::Make => Some(self.make_user(now)),
+            Step::Successor | Step::Look | Step::List => fixed(&["ACL", "USERS"]),
             Step::Delete => {
                 // Deleting nobody still shows whether deleting is allowed.
-                let nobody = format!("{}nobody", self.prefix);
+                let nobody = format!("{}nobody", self.fence.prefix());
                 let others = self.others.all.iter().map(String::as_str);
                 Some(delete_users(std::iter::once(nobody.as_str()).chain(others)))
             }
@@ -239,7 +250,7 @@ impl Takeover {
 
     /// Makes a user for its name: nobody can log in.
     fn leave_record(&self, own: &Incarnation, legacy: &Legacy, kind: UserKind) -> Command {
-        let name = acl::user_name(&self.prefix, own.number, legacy, kind);
+        let name = acl::user_name(&self.fence.prefix(), own.number, legacy, kind);
         Command::from_args(&["ACL", "SETUSER", &name, "reset"])
     }
 
@@ -248,18 +259,20 @@ impl Takeover {
         Legacy { wait: self.record.wait, data: Some(own.identity.tag()) }
     }
 
-    fn make_user(&mut self) -> Command {
+    fn make_user(&mut self, now: Time) -> Command {
         let number: u64 = self.random.random_range(1..=u64::MAX);
         let password: [u64; 4] = self.random.random();
         let own = Legacy { wait: self.record.wait, data: Some(self.identity.tag()) };
-        let legacy = match &self.others.legacy {
-            Some(legacy) => own.and(legacy.clone()),
-            None if self.is_first() => own,
-            None => Legacy { wait: self.record.wait_max, data: None },
+        let legacy = match (&self.others.legacy, self.without_users(now)) {
+            (Some(legacy), _) => own.and(legacy.clone()),
+            (None, EarlierIncarnations::NONE) => own,
+            (None, earlier) => {
+                Legacy { wait: own.wait.max(whole_ms(self.record.limits.wait(earlier, None))), data: None }
+            }
         };
         let candidate = Incarnation {
             number,
-            user: acl::user_name(&self.prefix, number, &legacy, UserKind::Living),
+            user: acl::user_name(&self.fence.prefix(), number, &legacy, UserKind::Living),
             legacy,
             password: password.iter().map(|part| format!("{part:016x}")).collect(),
             traits: self.traits,
@@ -277,8 +290,10 @@ impl Takeover {
 
     /// Takes the reply to the last command.
     pub(super) fn reply(&mut self, now: Time, value: &Value) -> Result<Progress, Trouble> {
-        if let Value::Error(text) = value {
-            return Err(self.trouble(&String::from_utf8_lossy(text)));
+        if let Value::Error(text) = value
+            && let Some(trouble) = self.trouble(&String::from_utf8_lossy(text))
+        {
+            return Err(trouble);
         }
         let text =
             || value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
@@ -287,9 +302,7 @@ impl Takeover {
         self.step = match self.step {
             Step::Login => Step::Server,
             Step::Server => {
-                let info = text();
-                self.traits = server::traits(&info, self.cluster_mode).map_err(Trouble::Refused)?;
-                self.identity.run_id = server::field(&info, "run_id").ok_or_else(odd)?.to_owned();
+                self.server(now, &text())?.ok_or_else(odd)?;
                 Step::Replication
             }
             Step::Replication => return self.replication(&text()),
@@ -306,20 +319,25 @@ impl Takeover {
                 self.rules = acl::rules(value, &self.whoami).ok_or_else(odd)?;
                 Step::TryKill
             }
+            Step::TryKill if self.mark.is_some() => Step::Keyspace,
             Step::TryKill => Step::Look,
+            Step::Keyspace => {
+                if let Some(mark) = &mut self.mark {
+                    mark.hear_keyspace(text());
+                }
+                Step::Mark
+            }
+            Step::Mark => return self.marked(value),
             Step::Look => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
-                Step::Make
+                if self.others.strangers.is_empty() { Step::Make } else { Step::Strangers }
             }
+            Step::Strangers => return self.strangers(&text()),
             Step::Make => Step::List,
             Step::List => {
                 let own = self.candidate.as_ref().map_or("", |candidate| &candidate.user);
-                let mut others = self.others_in(value, own).ok_or_else(odd)?;
-                // Nobody who has gone meanwhile is forgotten.
-                let before = self.others.legacy.take();
-                others.legacy = before.into_iter().chain(others.legacy).reduce(Legacy::and);
-                self.others = others;
-                self.agree()
+                let others = self.others_in(value, own).ok_or_else(odd)?;
+                self.agree(now, others)
             }
             Step::Delete => {
                 self.govern(now);
@@ -342,30 +360,80 @@ impl Takeover {
         Ok(Progress::Next)
     }
 
-    fn others_in(&self, users: &Value, own: &str) -> Option<OtherUsers> {
-        OtherUsers::read(users, &self.prefix, own, self.record.wait_max)
+    /// Takes `INFO server`; nothing if it does not say which run this is.
+    fn server(&mut self, now: Time, info: &str) -> Result<Option<()>, Trouble> {
+        self.traits = server::traits(info, self.cluster_mode).map_err(Trouble::Refused)?;
+        if let Some(mark) = &mut self.mark {
+            mark.hear_clock(now, info);
+        }
+        let run_id = server::field(info, "run_id");
+        Ok(run_id.map(|run_id| run_id.clone_into(&mut self.identity.run_id)))
     }
 
-    /// Nobody was there before.
-    fn is_first(&self) -> bool {
-        self.record.is_first && !self.has_governed
+    fn others_in(&self, users: &Value, own: &str) -> Option<OtherUsers> {
+        OtherUsers::read(users, &self.fence, own, self.record.limits.wait_max)
+    }
+
+    /// What is known of earlier incarnations if none of their users is there.
+    fn without_users(&self, now: Time) -> EarlierIncarnations {
+        let is_first = self.record.is_first && !self.has_governed;
+        match (&self.mark, is_first) {
+            (Some(mark), _) => mark.earlier(now, is_first),
+            (None, true) => EarlierIncarnations::NONE,
+            (None, false) => EarlierIncarnations::unrecorded(Unrecorded::Unknown),
+        }
+    }
+
+    fn marked(&mut self, list: &Value) -> Result<Progress, Trouble> {
+        if let Some(mark) = &mut self.mark
+            && let Err(difference) = mark.found(list)
+        {
+            self.step = Step::Server;
+            return Err(Trouble::Refused(difference));
+        }
+        self.step = Step::Look;
+        Ok(Progress::Next)
+    }
+
+    /// One server has one DistCache. Others that are not connected do not come back as what they were: their users go.
+    fn strangers(&mut self, clients: &str) -> Result<Progress, Trouble> {
+        let adopts = self.mark.as_ref().is_some_and(ServerMark::adopts);
+        if let Some(user) = acl::connected(clients, &self.others.strangers).filter(|_| !adopts) {
+            self.step = Step::Server;
+            return Err(Trouble::Refused(format!(
+                "another DistCache serves the server, or another shim of this one (as user {user}): one server has one, or their \
+                 caches would not see each other's writes. Stop that one, or give this one a server of its own"
+            )));
+        }
+        self.step = Step::Make;
+        Ok(Progress::Next)
+    }
+
+    /// What stands at the server of this incarnation's part of the keys, if it is time to write it.
+    pub(super) fn mark_command(&mut self, now: Time) -> Option<Command> {
+        let own = self.incarnation.as_ref()?;
+        let wait = if self.shrinks_at.is_some() { own.legacy.wait } else { self.record.wait };
+        self.mark.as_mut()?.command(now, own.number, wait)
     }
 
     /// The others go only if the candidate's name says what theirs say: whoever takes over next has to know it. Another one may
     /// have come since it was made.
-    fn agree(&mut self) -> Step {
-        let is_first = self.is_first();
+    fn agree(&mut self, now: Time, mut others: OtherUsers) -> Step {
+        let without_users = self.without_users(now);
+        // Nobody who has gone meanwhile is forgotten.
+        let before = self.others.legacy.take();
+        others.legacy = before.into_iter().chain(others.legacy).reduce(Legacy::and);
+        self.others = others;
         let Some(candidate) = &mut self.candidate else { return Step::Make };
         let Some(others) = &self.others.legacy else {
-            candidate.earlier =
-                EarlierIncarnations { recorded: Duration::ZERO, is_complete: is_first, same_data: is_first };
+            candidate.earlier = without_users;
             return Step::Delete;
         };
         if candidate.legacy.clone().and(others.clone()) != candidate.legacy {
             return Step::Make;
         }
         let same_data = others.data.as_ref() == Some(&candidate.identity.tag());
-        candidate.earlier = EarlierIncarnations { recorded: others.wait, is_complete: true, same_data };
+        candidate.earlier = EarlierIncarnations { same_data, ..EarlierIncarnations::recorded(others.wait) };
         Step::Delete
     }
 
@@ -400,7 +468,7 @@ impl Takeover {
     /// The newer process wins: it has deleted this one's user, so it came later. Only when it is gone, without having
     /// taken its user away, is its place free.
     fn successor(&mut self, clients: &str) -> Result<Progress, Trouble> {
-        let connected = acl::connected(clients, &self.others.living);
+        let connected = acl::connected(clients, &self.others.living).is_some();
         self.absent = if connected { 0 } else { self.absent.saturating_add(1) };
         if self.absent >= ABSENT_MIN {
             self.absent = 0;
@@ -424,17 +492,22 @@ impl Takeover {
             Step::TryKill | Step::Fence => "CLIENT KILL",
             Step::Make | Step::Shrink => "ACL SETUSER",
             Step::Look | Step::List | Step::Successor => "ACL USERS",
-            Step::Connections => "CLIENT LIST",
+            Step::Connections | Step::Strangers => "CLIENT LIST",
+            Step::Keyspace => "INFO keyspace",
+            Step::Mark => "FUNCTION LIST",
             Step::Delete => "ACL DELUSER",
             Step::Settled => "nothing",
         }
     }
 
-    fn trouble(&self, error: &str) -> Trouble {
+    /// What an error means, if it means anything.
+    fn trouble(&self, error: &str) -> Option<Trouble> {
         let asked = self.asked();
         let code = error.split(' ').next().unwrap_or_default();
-        match code {
+        Some(match code {
             "BUSY" | "LOADING" | "MASTERDOWN" => Trouble::Wait(error.to_owned()),
+            // The server knows of no functions, or does not tell of them: it keeps no mark.
+            _ if self.step == Step::Mark => return None,
             _ if error.contains("max number of clients") => Trouble::Broken(error.to_owned()),
             "NOAUTH" => Trouble::Refused(format!(
                 "{error} The URL in `storage` has to hold a password: redis://USER:PASSWORD@HOST:PORT"
@@ -448,7 +521,7 @@ impl Takeover {
             )),
             "DENIED" => Trouble::Refused(error.to_owned()),
             _ => Trouble::Broken(format!("{asked}: {error}")),
-        }
+        })
     }
 }
 

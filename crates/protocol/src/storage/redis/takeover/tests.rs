@@ -8,7 +8,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::{Command, Value};
 
-use super::{Incarnation, LeaseRecord, Step, Takeover, Trouble};
+use super::{FenceName, Incarnation, LeaseRecord, Step, Takeover, Trouble};
+use crate::coherence::lease::{LeaseLimits, Unrecorded};
 use crate::time::Time;
 
 /// As much of a server as a takeover asks for.
@@ -60,8 +61,9 @@ fn waited_for(seed: u64, wait: u64) -> Takeover {
     let mut takeover = Takeover::new(
         None,
         false,
-        crate::storage::redis::acl::user_prefix("test", "shim-0"),
-        LeaseRecord { wait: ms(wait), wait_max: ms(60_600), is_first: false },
+        FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        None,
+        LeaseRecord { wait: ms(wait), limits: LeaseLimits::default(), is_first: false },
         SmallRng::seed_from_u64(seed),
     );
     takeover.restart();
@@ -88,7 +90,7 @@ fn of_shims_that_take_over_at_once_never_two_can_write() {
             let index = random.random_range(0..3);
             let shim = &mut shims[index];
             let user = shim.settled().map(|incarnation| incarnation.user.clone());
-            match (shim.command(), user) {
+            match (shim.command(Time(0)), user) {
                 (Some(command), _) => {
                     let reply = server.execute(&command);
                     match shim.reply(Time(0), &reply) {
@@ -100,7 +102,7 @@ fn of_shims_that_take_over_at_once_never_two_can_write() {
                                 let longest = others.map(|(_, wait)| *wait).max().unwrap_or(0);
                                 let told = own.earlier.recorded.as_millis() as u64;
                                 // Two may have deleted each other; then nobody knows.
-                                let knows = told >= longest || !own.earlier.is_complete;
+                                let knows = told >= longest || own.earlier.unrecorded == Unrecorded::Unknown;
                                 assert!(knows || granted.contains_key(&own.number), "seed {seed}");
                                 granted.insert(own.number, waits[index]);
                             }
@@ -127,7 +129,7 @@ fn of_shims_that_take_over_at_once_never_two_can_write() {
 
 /// Asks until it has settled, or stands by.
 fn dialogue(shim: &mut Takeover, server: &mut Server) -> bool {
-    while let Some(command) = shim.command() {
+    while let Some(command) = shim.command(Time(0)) {
         let reply = server.execute(&command);
         if let Err(trouble) = shim.reply(Time(0), &reply) {
             assert!(matches!(trouble, Trouble::Replaced(_)), "{trouble:?}");
@@ -156,7 +158,7 @@ fn the_older_of_two_processes_stands_by_until_the_newer_is_gone() {
 /// What the shim is told of earlier leases, in milliseconds, whether of all, and whether they are of the same data.
 fn earlier(shim: &Takeover) -> (u128, bool, bool) {
     let earlier = shim.settled().expect("nothing is in the way").earlier;
-    (earlier.recorded.as_millis(), earlier.is_complete, earlier.same_data)
+    (earlier.recorded.as_millis(), earlier.unrecorded == Unrecorded::Nobody, earlier.same_data)
 }
 
 #[test]
@@ -169,7 +171,7 @@ fn each_successor_is_told_of_all_leases_that_may_run() {
     assert!(dialogue(&mut second, &mut server));
     assert_eq!(earlier(&second), (60_600, true, false), "the first did not know");
     second.shrink(Time(60_599_999));
-    assert!(second.command().is_none());
+    assert!(second.command(Time(0)).is_none());
     let users = server.users.clone();
     let mut between = waited_for(9, 20);
     assert!(dialogue(&mut between, &mut server));
@@ -209,7 +211,7 @@ fn who_comes_between_a_look_and_a_name_is_not_forgotten() {
     assert!(dialogue(&mut first, &mut server));
     let mut slow = waited_for(2, 20);
     while slow.step != Step::Make {
-        let reply = server.execute(&slow.command().expect("it has not looked yet"));
+        let reply = server.execute(&slow.command(Time(0)).expect("it has not looked yet"));
         slow.reply(Time(0), &reply).expect("a server without troubles");
     }
     let mut between = waited_for(3, 5051);
@@ -248,7 +250,7 @@ fn a_lost_connection_is_fenced_before_the_incarnation_is_settled_again() {
     let (mut server, mut shim) = (Server::default(), takeover(1));
     let run = |shim: &mut Takeover, server: &mut Server| {
         let mut asked = Vec::new();
-        while let Some(command) = shim.command() {
+        while let Some(command) = shim.command(Time(0)) {
             asked.push(format!("{command:?}"));
             let reply = server.execute(&command);
             shim.reply(Time(0), &reply).expect("a server without troubles");
@@ -275,8 +277,8 @@ fn a_lost_connection_is_fenced_before_the_incarnation_is_settled_again() {
 #[test]
 fn a_busy_server_is_asked_the_same_again() {
     let mut shim = takeover(1);
-    let first = shim.command();
+    let first = shim.command(Time(0));
     let busy = Value::Error(Bytes::from_static(b"BUSY Redis is busy running a script."));
     assert!(matches!(shim.reply(Time(0), &busy), Err(Trouble::Wait(_))));
-    assert_eq!(shim.command(), first);
+    assert_eq!(shim.command(Time(0)), first);
 }

@@ -1,0 +1,425 @@
+//! What a Redis server keeps of whose keys it holds: a library of functions that nobody calls, because those are persisted and
+//! replicated with the data, outlive FLUSHALL, and no command about keys shows them. Not how commands get there.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use wire::resp::{Command, Value};
+
+use super::acl::escaped;
+use super::server;
+use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
+use crate::time::Time;
+
+/// The library, and its only function.
+const LIBRARY: &str = "distcache";
+/// What to do about a mark that does not fit.
+pub const REMEDY: &str = "keys would be looked for where they are not. Bring the configuration back, or move the keys; --adopt \
+                          takes the server over as it is";
+/// How long the time in the mark may lag: leases of incarnations that it knows nothing of may be a sixtieth of that.
+const RENEW: Duration = Duration::from_secs(60);
+
+/// Which part of which placement a server holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MarkedPart {
+    /// Tells apart what has different secrets, and says nothing of them.
+    pub id: String,
+    /// The cluster's name, for people.
+    pub cluster: String,
+    /// The names of all shims by their numbers.
+    pub shims: Vec<String>,
+    /// The shim that has the server.
+    pub shim: String,
+}
+
+/// What there is to see of a mark that is in nobody's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkSeen {
+    Fits,
+    Absent,
+    /// The server does not tell.
+    Untold,
+}
+
+/// What a shim keeps at its server.
+#[derive(Clone, Debug)]
+pub struct MarkSettings {
+    pub part: MarkedPart,
+    /// Takes a server over that holds something else.
+    pub adopts: bool,
+}
+
+/// The mark as it stands at the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    part: MarkedPart,
+    /// How long leases may run of whoever has written it.
+    wait: Duration,
+    /// When it was written: seconds on the server's clock.
+    seen: u64,
+}
+
+/// The mark of one server, as it was found and as it ought to be.
+pub(super) struct ServerMark {
+    settings: MarkSettings,
+    /// Seconds on the server's clock, and when they were told.
+    clock: Option<(u64, Time)>,
+    /// What `INFO keyspace` said.
+    keyspace: String,
+    found: Option<Mark>,
+    /// For which incarnation it was written, when, and what.
+    written: Option<(u64, Time, Duration)>,
+    /// It is on its way.
+    is_asked: bool,
+    /// The server takes none, which people were told.
+    is_refused: bool,
+}
+
+impl MarkedPart {
+    /// What asks a server for its mark.
+    pub fn question() -> Command {
+        Command::from_args(&["FUNCTION", "LIST", "LIBRARYNAME", LIBRARY, "WITHCODE"])
+    }
+
+    /// Whether a server that answers this may be used for this part. One that has no functions, or does not let them be listed, has
+    /// no mark; one that has no keys, as `INFO keyspace` says, holds nothing. The error says what it holds instead.
+    pub fn check(&self, list: &Value, keyspace: &str) -> Result<MarkSeen, String> {
+        let Some(code) = code(list) else {
+            return Ok(if matches!(list, Value::Error(_)) { MarkSeen::Untold } else { MarkSeen::Absent });
+        };
+        if !keyspace.contains(":keys=") {
+            return Ok(MarkSeen::Absent);
+        }
+        let Some(mark) = Mark::parse(&String::from_utf8_lossy(&code)) else {
+            return Err(format!("the server's function library {LIBRARY:?} says nothing that is known here"));
+        };
+        match self.difference(&mark.part) {
+            Some(difference) => Err(difference),
+            None => Ok(MarkSeen::Fits),
+        }
+    }
+
+    /// Why keys that are there would be looked for elsewhere. One server alone has all keys, whatever the secret.
+    fn difference(&self, found: &MarkedPart) -> Option<String> {
+        let list = |names: &[String]| names.join(", ");
+        match () {
+            () if self.shims.len() == 1 && found.shims.len() == 1 => None,
+            () if self.id != found.id => {
+                Some(format!("the server holds keys of cluster {:?} with another secret", found.cluster))
+            }
+            () if self.shims != found.shims => Some(format!(
+                "the server was filled with [[shim]] entries {}, and they are {} now",
+                list(&found.shims),
+                list(&self.shims)
+            )),
+            () if self.shim != found.shim => Some(format!(
+                "the server holds the keys of {}, and is `storage` of {} now",
+                found.shim, self.shim
+            )),
+            () => None,
+        }
+    }
+}
+
+impl Mark {
+    fn code(&self) -> String {
+        let MarkedPart { id, cluster, shims, shim } = &self.part;
+        let names: Vec<String> = shims.iter().map(|name| escaped(name)).collect();
+        format!(
+            "#!lua name={LIBRARY}\n\
+             -- Whose keys this server holds. DistCache reads it before it serves them, and writes it again if it is deleted.\n\
+             -- cluster {id} {}\n-- shims {}\n-- shim {}\n-- wait {}\n-- seen {}\n\
+             redis.register_function('{LIBRARY}', function() return redis.status_reply('OK') end)\n",
+            escaped(cluster),
+            names.join(" "),
+            escaped(shim),
+            self.wait.as_micros().div_ceil(1000),
+            self.seen
+        )
+    }
+
+    fn parse(code: &str) -> Option<Mark> {
+        let line = |key: &str| {
+            code.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(key)?.strip_prefix(' '))
+        };
+        let (id, cluster) = line("cluster")?.split_once(' ')?;
+        let part = MarkedPart {
+            id: id.to_owned(),
+            cluster: unescaped(cluster),
+            shims: line("shims")?.split(' ').map(unescaped).collect(),
+            shim: unescaped(line("shim")?),
+        };
+        let wait = Duration::from_millis(line("wait")?.parse().ok()?);
+        Some(Mark { part, wait, seen: line("seen")?.parse().ok()? })
+    }
+}
+
+/// A name that `escaped` has written.
+fn unescaped(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *first == b'%') {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The code of the library, from the reply to FUNCTION LIST; none if there is no such library.
+fn code(list: &Value) -> Option<Bytes> {
+    let fields = list.elements()?.first()?.elements()?;
+    let at = fields.iter().position(|field| field.bytes().is_some_and(|name| name == "library_code"))?;
+    fields.get(at + 1)?.bytes().cloned()
+}
+
+impl ServerMark {
+    pub(super) fn new(settings: MarkSettings) -> ServerMark {
+        ServerMark {
+            settings,
+            clock: None,
+            keyspace: String::new(),
+            found: None,
+            written: None,
+            is_asked: false,
+            is_refused: false,
+        }
+    }
+
+    pub(super) fn adopts(&self) -> bool {
+        self.settings.adopts
+    }
+
+    /// Takes the server's clock from INFO.
+    pub(super) fn hear_clock(&mut self, now: Time, info: &str) {
+        let micros = server::field(info, "server_time_usec").and_then(|micros| micros.parse::<u64>().ok());
+        self.clock = micros.map(|micros| (micros / 1_000_000, now));
+    }
+
+    pub(super) fn hear_keyspace(&mut self, info: String) {
+        self.keyspace = info;
+    }
+
+    /// Takes the answer to the question for it. The error says why the server must not be used.
+    pub(super) fn found(&mut self, list: &Value) -> Result<(), String> {
+        self.found = code(list).and_then(|code| Mark::parse(&String::from_utf8_lossy(&code)));
+        match self.settings.part.check(list, &self.keyspace) {
+            Err(difference) if !self.settings.adopts => Err(format!("{difference}: {REMEDY}")),
+            _ => Ok(()),
+        }
+    }
+
+    /// What is known of earlier incarnations where their users are gone.
+    pub(super) fn earlier(&self, now: Time, is_first: bool) -> EarlierIncarnations {
+        let Some(mark) = &self.found else {
+            return match is_first {
+                true => EarlierIncarnations::NONE,
+                false => EarlierIncarnations::unrecorded(Unrecorded::Unknown),
+            };
+        };
+        // What was written after it may be lost, but not for how long.
+        let age = self.server_time(now).and_then(|time| time.checked_sub(mark.seen));
+        let unrecorded =
+            age.map_or(Unrecorded::Unknown, |age| Unrecorded::Within(Duration::from_secs(age + 1)));
+        EarlierIncarnations { recorded: mark.wait, ..EarlierIncarnations::unrecorded(unrecorded) }
+    }
+
+    fn server_time(&self, now: Time) -> Option<u64> {
+        let (seconds, at) = self.clock?;
+        Some(seconds + now.since(at).as_secs())
+    }
+
+    /// What writes it, if that is due: `incarnation` has not yet, or not for so long a wait, or a while ago.
+    pub(super) fn command(&mut self, now: Time, incarnation: u64, wait: Duration) -> Option<Command> {
+        let fresh = |(number, at, waited): (u64, Time, Duration)| {
+            number == incarnation && waited == wait && now.since(at) < RENEW
+        };
+        if self.is_asked || self.written.is_some_and(fresh) {
+            return None;
+        }
+        (self.written, self.is_asked) = (Some((incarnation, now, wait)), true);
+        // Without a clock nobody can tell how old it is, which is as good as very old.
+        let seen = self.server_time(now).unwrap_or(0);
+        let mark = Mark { part: self.settings.part.clone(), wait, seen };
+        Some(Command::from_args(&["FUNCTION", "LOAD", "REPLACE", &mark.code()]))
+    }
+
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked
+    }
+
+    /// The server has answered it; what to tell people, who are not told again.
+    pub(super) fn answered(&mut self, reply: &[u8]) -> Option<String> {
+        self.is_asked = false;
+        let error = reply.strip_prefix(b"-")?.trim_ascii_end().escape_ascii();
+        (!std::mem::replace(&mut self.is_refused, true)).then(|| {
+            format!(
+                "the server keeps no mark of whose keys it holds ({error}): members that are started with other shims or another \
+                 secret are only told from a sample of the keys. Marks take Redis 7 or Valkey, and +function for the storage user"
+            )
+        })
+    }
+
+    /// It did not get there, or nobody knows.
+    pub(super) fn lost(&mut self) -> Option<String> {
+        (self.written, self.is_asked) = (None, false);
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use wire::resp::Value;
+
+    use super::{Mark, MarkSettings, MarkedPart, ServerMark};
+    use crate::coherence::lease::{EarlierIncarnations, LeaseLimits, Unrecorded};
+    use crate::time::Time;
+
+    fn part(id: &str, shims: &[&str], shim: &str) -> MarkedPart {
+        MarkedPart {
+            id: id.to_owned(),
+            cluster: "prod d".to_owned(),
+            shims: shims.iter().map(|name| (*name).to_owned()).collect(),
+            shim: shim.to_owned(),
+        }
+    }
+
+    fn keeper(part: MarkedPart, adopts: bool) -> ServerMark {
+        let mut mark = ServerMark::new(MarkSettings { part, adopts });
+        mark.hear_keyspace("# Keyspace\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n".to_owned());
+        mark
+    }
+
+    /// The reply to FUNCTION LIST once this has been written.
+    fn listed(code: &str) -> Value {
+        let bulk = |text: &str| Value::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        Value::Array(vec![Value::Array(vec![
+            bulk("library_name"),
+            bulk("distcache"),
+            bulk("functions"),
+            Value::Array(vec![]),
+            bulk("library_code"),
+            bulk(code),
+        ])])
+    }
+
+    fn mark(part: MarkedPart) -> Value {
+        listed(&Mark { part, wait: Duration::from_millis(203), seen: 100 }.code())
+    }
+
+    const TWO: [&str; 2] = ["shim-1", "shim-2"];
+
+    #[test]
+    fn a_mark_is_read_as_it_was_written() {
+        for part in [part("1f", &TWO, "shim-2"), part("", &["100%:a b", "%41", "\u{fc}\n-- shim x"], "%41")] {
+            let mark = Mark { part, wait: Duration::from_micros(1_020_001), seen: 1_764_100_000 };
+            let read = Mark::parse(&mark.code()).expect("a mark");
+            assert_eq!(read, Mark { wait: Duration::from_millis(1021), ..mark });
+        }
+        for code in
+            ["", "#!lua name=distcache\n-- cluster a b\n-- shims s\n-- shim s\n-- wait -1\n-- seen 1\n"]
+        {
+            assert_eq!(Mark::parse(code), None);
+        }
+    }
+
+    #[test]
+    fn what_another_part_holds_is_refused_in_words() {
+        let check = |theirs: MarkedPart, expected: Option<&str>| {
+            let own = part("1f", &TWO, "shim-1");
+            let found = keeper(own.clone(), false).found(&mark(theirs.clone()));
+            match expected {
+                None => assert_eq!(found, Ok(())),
+                Some(expected) => {
+                    assert!(found.as_ref().is_err_and(|text| text.contains(expected)), "{found:?}")
+                }
+            }
+            assert_eq!(keeper(own, true).found(&mark(theirs)), Ok(()), "a person has said so");
+        };
+        check(part("1f", &TWO, "shim-1"), None);
+        check(part("2f", &TWO, "shim-1"), Some("keys of cluster \"prod d\" with another secret"));
+        check(part("1f", &TWO, "shim-2"), Some("the keys of shim-2, and is `storage` of shim-1 now"));
+        let three = ["shim-1", "shim-2", "shim-3"];
+        let told = "[[shim]] entries shim-1, shim-2, shim-3, and they are shim-1, shim-2 now";
+        check(part("1f", &three, "shim-1"), Some(told));
+        check(
+            part("1f", &["shim-1"], "shim-1"),
+            Some("[[shim]] entries shim-1, and they are shim-1, shim-2 now"),
+        );
+        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        assert!(
+            own.found(&listed("#!lua name=distcache\n"))
+                .is_err_and(|text| text.contains("nothing that is known"))
+        );
+        assert_eq!(own.found(&Value::Array(vec![])), Ok(()));
+        assert_eq!(own.found(&Value::Error(Bytes::from_static(b"ERR unknown command"))), Ok(()));
+        own.hear_keyspace("# Keyspace\r\n".to_owned());
+        assert_eq!(own.found(&mark(part("2f", &TWO, "shim-2"))), Ok(()), "it is empty");
+        assert_eq!(
+            own.earlier(Time(0), true).recorded,
+            Duration::from_millis(203),
+            "copies of what it had may be there"
+        );
+        // One server alone has all keys.
+        let mut alone = keeper(part("1f", &["a"], "a"), false);
+        assert_eq!(alone.found(&mark(part("2f", &["b"], "b"))), Ok(()));
+    }
+
+    #[test]
+    fn earlier_leases_are_those_of_the_mark_and_of_whoever_came_after_it() {
+        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        let limits = LeaseLimits::default();
+        let wait =
+            |own: &ServerMark, now, is_first| limits.wait(own.earlier(now, is_first), None).as_millis();
+        own.hear_clock(Time(0), "server_time_usec:160999999\r\n");
+        assert_eq!(own.earlier(Time(0), true), EarlierIncarnations::NONE);
+        assert_eq!(own.earlier(Time(0), false), EarlierIncarnations::unrecorded(Unrecorded::Unknown));
+        own.found(&mark(part("1f", &TWO, "shim-1"))).expect("it fits");
+        let earlier = own.earlier(Time(0), true);
+        assert_eq!(
+            earlier.unrecorded,
+            Unrecorded::Within(Duration::from_secs(61)),
+            "160 less 100, and a part"
+        );
+        assert!(!earlier.same_data && earlier.recorded == Duration::from_millis(203));
+        assert_eq!(wait(&own, Time(0), false), 1026);
+        assert_eq!(wait(&own, Time(539_000_000), false), 10_100, "nine minutes later");
+        own.hear_clock(Time(0), "server_time_usec:99000000\r\n");
+        assert_eq!(wait(&own, Time(0), false), 60_600, "a clock that went back");
+        own.hear_clock(Time(0), "");
+        assert_eq!(wait(&own, Time(0), false), 60_600);
+    }
+
+    #[test]
+    fn it_is_written_once_for_each_incarnation_and_every_minute() {
+        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        let ms = Duration::from_millis;
+        let minute = 60_000_000;
+        let mut write = |now, number, wait| {
+            let command = own.command(Time(now), number, ms(wait));
+            assert!(own.command(Time(now), number, ms(wait)).is_none(), "it is on its way, or there");
+            own.answered(b"+OK\r\n");
+            command.is_some()
+        };
+        assert!(write(0, 1, 1020) && !write(minute - 1, 1, 1020) && write(minute, 1, 1020));
+        assert!(write(minute, 2, 1020) && write(minute, 2, 20) && !write(minute, 2, 20));
+        own.command(Time(2 * minute), 2, ms(20));
+        assert!(own.is_asked() && own.lost().is_none() && !own.is_asked());
+        assert!(own.command(Time(2 * minute), 2, ms(20)).is_some(), "nobody knows whether it is there");
+        let told = own.answered(b"-NOPERM no\r\n").expect("people are told");
+        assert!(told.contains("(NOPERM no)") && own.command(Time(2 * minute), 2, ms(20)).is_none());
+        own.command(Time(3 * minute), 2, ms(20)).expect("it may be allowed now");
+        assert_eq!(own.answered(b"-NOPERM no\r\n"), None, "they know");
+    }
+}
