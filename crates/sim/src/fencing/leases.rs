@@ -61,12 +61,13 @@ impl LeaseBook {
     pub(super) fn up(&mut self, now: u64, number: u64, earlier: EarlierIncarnations) -> Result<(), String> {
         let told = now + self.limits.wait(earlier, None).as_micros() as u64;
         let ended = self.made.iter().filter(|(other, _)| **other != number);
-        let ends = ended.filter_map(|(other, made)| Some((self.end(*made, earlier.unrecorded)?, *other)));
+        let ends = ended.filter_map(|(other, made)| Some((self.end(*made)?, *other)));
         let Some((last, other)) = ends.max().filter(|(last, _)| *last > now) else { return Ok(()) };
         if told < last {
             return Err(format!(
-                "{number:x} is told that earlier leases end {} us before those of {other:x} do",
-                last - told
+                "{number:x} is told that earlier leases end {} us before those of {other:x} do: {earlier:?}, {:?}",
+                last - told,
+                self.made[&other]
             ));
         }
         self.inherited += u64::from(earlier.unrecorded == Unrecorded::Nobody);
@@ -74,16 +75,12 @@ impl LeaseBook {
         Ok(())
     }
 
-    /// When the leases of an incarnation have ended. Whoever does not know of it counts on them to have grown.
-    fn end(&self, made: Made, unrecorded: Unrecorded) -> Option<u64> {
+    /// When the leases of an incarnation have ended, however long it would have waited for: they have grown until then.
+    fn end(&self, made: Made) -> Option<u64> {
         let ended = made.ended?;
         let grown = self.limits.lease_max(Duration::from_micros(ended - made.begun));
         let grown = LeaseTerms { duration: grown, guard: Duration::ZERO }.restart_wait();
-        let wait = match unrecorded {
-            Unrecorded::Nobody => made.wait,
-            _ => made.wait.min(grown.as_micros() as u64),
-        };
-        Some(ended + wait)
+        Some(ended + made.wait.min(grown.as_micros() as u64))
     }
 }
 

@@ -16,9 +16,9 @@ use crate::storage::site::{Done, Site};
 use crate::storage::{Effect, settings};
 
 /// How long successors wait for leases of one process or the other.
-const WAITS: [Duration; 3] = [Duration::from_secs(8), Duration::from_secs(1), Duration::from_millis(20)];
+const WAITS: [Duration; 3] = [Duration::from_secs(3), Duration::from_secs(1), Duration::from_millis(20)];
 /// What is waited for whoever has left no record.
-const LIMITS: LeaseLimits = LeaseLimits { wait_max: WAITS[0], short: WAITS[1], growth: 2 };
+const LIMITS: LeaseLimits = LeaseLimits { wait_max: WAITS[0], short: Duration::from_millis(100), growth: 2 };
 /// A server that is silent for this long is taken for lost.
 pub(super) const PATIENCE: Duration = Duration::from_millis(300);
 /// Pauses that have begun before, a new connection and a second look fit into it.
