@@ -38,7 +38,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 38] = [
+const VALUES: [(&str, &str, &str); 39] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -46,6 +46,7 @@ const VALUES: [(&str, &str, &str); 38] = [
     ("[cluster]", "observe_only", "true"),
     ("[cluster]", "memcached_placement", "\"ring\""),
     ("[security]", "insecure_listen", "true"),
+    ("[security]", "http_hosts", "[\"cache.internal\"]"),
     ("[security]", "hide_keys", "true"),
     ("[limits]", "client_input_bytes_max", "\"1MiB\""),
     ("[limits]", "command_bytes_max", "\"1MiB\""),

@@ -8,6 +8,7 @@ use protocol::shim::{ShimConfig, ShimSettings};
 use serde::Deserialize;
 
 use super::ByteSize;
+use super::memory;
 use super::ranges::{A_DAY_MS, HOUR_MS, MEMORY, section};
 
 const DESCRIPTORS: &str = "each is an open file of the process";
@@ -42,7 +43,7 @@ pub struct Limits {
     client_input_bytes_max: ByteSize = ByteSize(256 << 20), 64 << 10 => 1u64 << 40, "a command is taken in pieces of 64 KiB";
     /// What all clients of one router hold together: commands that are unfinished, wait or are unanswered, and unwritten
     /// replies. Above it the clients that hold the most are closed.
-    client_buffers_bytes_max: ByteSize = ByteSize(1 << 30), 1 << 20 => 1u64 << 40, MEMORY;
+    client_buffers_bytes_max: ByteSize = memory::for_clients(), 1 << 20 => 1u64 << 40, MEMORY;
     /// A client that is silent for longer is closed; 0 for never.
     client_idle_ms_max: u64 = 0, 0 => A_DAY_MS, NEVER;
     /// A client that has to show who it is and does not is closed after this; 0 for never.

@@ -151,6 +151,8 @@ impl ClusterConfig {
 pub struct SecurityConfig {
     /// Allows addresses beyond loopback although nothing is encrypted or nobody asked who he is.
     pub insecure_listen: bool,
+    /// Names by which the HTTP of controllers and `admin` is asked for, besides addresses and `localhost`.
+    pub http_hosts: Vec<String>,
     /// No member tells which keys are hot, and the slow log shows no arguments.
     pub hide_keys: bool,
     /// Whom routers let in.

@@ -1,16 +1,12 @@
 //! What somebody sends who wants to change the cluster, and how it is refused. Not what comes of it.
 
-use std::net::SocketAddr;
-
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{ConnectInfo, FromRequest, FromRequestParts, Request};
+use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-
-use crate::http::COMMAND_HEADER;
 
 /// Why something is not answered.
 #[derive(Debug)]
@@ -28,7 +24,7 @@ impl IntoResponse for HttpProblem {
     }
 }
 
-/// The body of a request that changes the cluster, from somebody who may do that.
+/// The body of a request that changes the cluster.
 #[derive(Debug)]
 pub(crate) struct CommandBody(Bytes);
 
@@ -46,21 +42,7 @@ impl<S: Send + Sync> FromRequest<S> for CommandBody {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<CommandBody, Response> {
-        let (mut parts, body) = request.into_parts();
-        let from = ConnectInfo::<SocketAddr>::from_request_parts(&mut parts, state).await;
-        let ConnectInfo(from) = from.map_err(IntoResponse::into_response)?;
-        let marked = parts.headers.contains_key(COMMAND_HEADER);
-        let body = Bytes::from_request(Request::from_parts(parts, body), state).await;
-        let body = body.map_err(IntoResponse::into_response)?;
-        if !from.ip().is_loopback() {
-            let what = "only taken from the controller's own machine; run this command there";
-            return Err(HttpProblem::new(StatusCode::FORBIDDEN, what).into_response());
-        }
-        // A page in a browser cannot send it without asking first.
-        if !marked {
-            let what = "the header x-distcache-command is missing";
-            return Err(HttpProblem::new(StatusCode::FORBIDDEN, what).into_response());
-        }
+        let body = Bytes::from_request(request, state).await.map_err(IntoResponse::into_response)?;
         Ok(CommandBody(body))
     }
 }

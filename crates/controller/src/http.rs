@@ -1,24 +1,25 @@
 //! The controller's HTTP API: the only place that knows its paths and status codes.
 //!
-//! Heartbeats are authenticated. What changes the cluster is taken from this machine only, and not from a browser's
-//! page. The rest is read-only and, like every port, on loopback unless configured otherwise.
+//! Heartbeats are authenticated, and large ones announced by somebody who can do that. Who else may ask what is the guard's business.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use config::key_bytes;
 use protocol::time::Time;
-use runtime::heartbeat::{self, Heartbeat, HeartbeatKey, MAC_HEADER};
+use runtime::admin::{self, Proven};
+use runtime::heartbeat::{self, Heartbeat, HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER};
 use runtime::metrics;
 use runtime::status::MemberStatus;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::command::{CommandBody, HttpProblem};
 use crate::hot::hottest;
@@ -30,8 +31,6 @@ use crate::view::{self, MapView};
 pub const DRAIN_PATH: &str = "/v1/drain";
 pub const RELOAD_PATH: &str = "/v1/reload";
 pub const PURGE_PATH: &str = "/v1/purge";
-/// Marks a request that changes the cluster.
-pub const COMMAND_HEADER: &str = "x-distcache-command";
 
 /// What [`DRAIN_PATH`] takes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -43,12 +42,16 @@ pub struct Drain {
 
 /// A process with hundreds of members posts about 2 KiB for each.
 const HEARTBEAT_BYTES_MAX: usize = 16 << 20;
+/// Large heartbeats that come at a time; others wait.
+pub(crate) const LARGE_MAX: usize = 2;
 
 /// What the request functions share with the controller's thread.
 #[derive(Clone)]
 pub(crate) struct HttpApi {
     pub(crate) service: Arc<Mutex<Service>>,
     pub(crate) key: HeartbeatKey,
+    /// Rights to hold a large heartbeat while it comes.
+    pub(crate) large: Arc<Semaphore>,
     pub(crate) clock: fn() -> Time,
 }
 
@@ -63,7 +66,7 @@ pub const NO_SUCH_PATH: &str = "there is no such path";
 
 pub(crate) fn routes(api: HttpApi) -> Router {
     Router::new()
-        .route(heartbeat::PATH, post(take_heartbeat).layer(DefaultBodyLimit::max(HEARTBEAT_BYTES_MAX)))
+        .route(heartbeat::PATH, post(take_heartbeat))
         .route("/v1/status", get(|State(api): State<HttpApi>| async move { Json(api.service().status()) }))
         .route("/v1/map", get(map))
         .route(
@@ -89,7 +92,37 @@ fn problem(code: StatusCode, what: &str) -> Response {
     HttpProblem::new(code, what).into_response()
 }
 
-async fn take_heartbeat(State(api): State<HttpApi>, headers: HeaderMap, body: Bytes) -> Response {
+/// The body of a heartbeat, and the right to hold it if it is large.
+async fn heartbeat_body<'a>(
+    api: &'a HttpApi,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<(Bytes, Option<SemaphorePermit<'a>>), Response> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let length = text("content-length").parse().unwrap_or(0);
+    let is_large = length > admin::BODY_BYTES_MAX && length <= HEARTBEAT_BYTES_MAX;
+    let permit = match is_large && api.key.is_length(length, text(LENGTH_MAC_HEADER)) {
+        true => api.large.acquire().await.ok(),
+        false => None,
+    };
+    let most = if permit.is_some() { length } else { admin::BODY_BYTES_MAX };
+    let body = axum::body::to_bytes(body, most).await;
+    let body = body.map_err(|_| {
+        problem(StatusCode::PAYLOAD_TOO_LARGE, "larger than was announced with this cluster's secret")
+    })?;
+    Ok((body, permit))
+}
+
+async fn take_heartbeat(
+    State(api): State<HttpApi>,
+    Extension(proven): Extension<Proven>,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let (body, _permit) = match heartbeat_body(&api, &headers, body).await {
+        Ok(held) => held,
+        Err(refusal) => return refusal,
+    };
     let code = headers.get(MAC_HEADER).and_then(|code| code.to_str().ok()).unwrap_or_default();
     let mut service = api.service();
     if !api.key.is_request(&body, code) {
@@ -97,6 +130,7 @@ async fn take_heartbeat(State(api): State<HttpApi>, headers: HeaderMap, body: By
         drop(service);
         return problem(StatusCode::UNAUTHORIZED, "not authenticated with this cluster's secret");
     }
+    proven.set();
     let heartbeat: Heartbeat = match serde_json::from_slice(&body) {
         Ok(heartbeat) => heartbeat,
         Err(error) => {

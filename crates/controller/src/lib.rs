@@ -12,7 +12,7 @@ mod spawn;
 pub mod store;
 mod view;
 
-pub use http::{COMMAND_HEADER, DRAIN_PATH, Drain, NO_SUCH_PATH, PURGE_PATH, RELOAD_PATH};
+pub use http::{DRAIN_PATH, Drain, NO_SUCH_PATH, PURGE_PATH, RELOAD_PATH};
 pub use inspect::{Inspection, KeyPlace};
 pub use order_requests::{Purge, PurgeView, Reload, ReloadView};
 pub use runtime::status::HotKeyView;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::Address;
 use config::{Config, Member};
-use runtime::admin;
+use runtime::admin::{self, HttpGuard};
 use runtime::clock;
 use runtime::heartbeat::HeartbeatKey;
 use runtime::instance::{Instance, MapCell, StartError};
@@ -15,8 +15,9 @@ use runtime::orders::Orders;
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
+use tokio::sync::Semaphore;
 
-use crate::http::{HttpApi, routes};
+use crate::http::{HttpApi, LARGE_MAX, routes};
 use crate::service::Service;
 use crate::store::{ControllerStore, EtcdSettings, EtcdStore, MemoryStore};
 
@@ -42,8 +43,10 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     service.tick(clock::now());
     let status = StatusCell::new(MemberStatus::Controller(service.own_status()));
     let key = HeartbeatKey::derive(config.secret());
-    let api = HttpApi { service: Arc::new(Mutex::new(service)), key, clock: clock::now };
-    let server = admin::serve(id, listener, routes(api.clone()), stop);
+    let large = Arc::new(Semaphore::new(LARGE_MAX));
+    let api = HttpApi { service: Arc::new(Mutex::new(service)), key, large, clock: clock::now };
+    let guard = HttpGuard::new(config);
+    let server = admin::serve(id, listener, routes(api.clone()), guard, stop);
     let server = server.map_err(StartError::system(id, "cannot serve HTTP"))?;
 
     let (cell, stop) = (status.clone(), stop.clone());

@@ -8,7 +8,8 @@ use config::{
     Config, ControllerConfig, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig,
 };
 use protocol::node::NodeStatistics;
-use runtime::heartbeat::{self, HeartbeatKey, MAC_HEADER, Pulse};
+use runtime::admin::{COMMAND_HEADER, CommandToken};
+use runtime::heartbeat::{self, HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER, Pulse};
 use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::status::{ClusterStatus, MemberStatus, NodeStatus, RouterStatus, StatusCell};
@@ -132,12 +133,34 @@ fn heartbeats_without_the_secret_are_refused() {
 }
 
 #[test]
+fn a_large_heartbeat_has_to_be_announced_by_a_member() {
+    let stop = Stop::new();
+    let (instance, url, _) = start(&stop);
+    let key = HeartbeatKey::derive(&Secret([3; 16]));
+    let body = vec![b' '; 200_000];
+    let post = |announced: usize| {
+        let request = agent().post(format!("{url}{}", heartbeat::PATH));
+        let request = request.header(MAC_HEADER, key.of_request(&body));
+        request.header(LENGTH_MAC_HEADER, key.of_length(announced)).send(&body[..])
+    };
+    // It may be cut off while it is still being sent.
+    let refused = |answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>| {
+        answer.map_or(true, |reply| reply.status().as_u16() == 413)
+    };
+    assert!(refused(post(200_001)) && refused(post(0)));
+    assert_eq!(post(200_000).unwrap().status().as_u16(), 400, "it was read, and says nothing");
+    stop.stop();
+    assert!(instance.join());
+}
+
+#[test]
 fn changes_are_taken_as_commands_only() {
     let stop = Stop::new();
     let (instance, url, _) = start(&stop);
     let post = |path: &str, marked: bool, body: &str| {
         let request = agent().post(format!("{url}{path}"));
-        let request = if marked { request.header(controller::COMMAND_HEADER, "1") } else { request };
+        let token = CommandToken::derive(&Secret([if marked { 3 } else { 4 }; 16])).text();
+        let request = request.header(COMMAND_HEADER, token);
         let mut reply = request.send(body).unwrap();
         let text = reply.body_mut().read_to_string().unwrap();
         (reply.status().as_u16(), serde_json::from_str::<Value>(&text).unwrap())

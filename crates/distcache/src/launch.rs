@@ -105,6 +105,7 @@ impl RunningMembers {
                 members: ids.iter().filter_map(|id| self.status(id)).collect(),
                 reloader: Arc::clone(&reloader),
                 certificates: certificates.clone(),
+                guard: admin::HttpGuard::new(config),
                 leaving: stop.clone(),
             };
             self.threads.push(admin::start(listener, process, &self.services)?);

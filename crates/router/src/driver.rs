@@ -48,7 +48,7 @@ pub(crate) struct RouterDriver {
     /// Limits of clients that have to show who they are.
     pub(crate) strangers: RespLimits,
     drain_until: Option<Time>,
-    pub(crate) tls_told: Time,
+    pub(crate) foreigner_told: Time,
 }
 
 impl RouterDriver {
@@ -74,7 +74,7 @@ impl RouterDriver {
             memcached: (protocol == FrontProtocol::Memcached).then(|| memcached_limits(config)),
             strangers: RespLimits { authenticated: false, ..limits(config) },
             drain_until: None,
-            tls_told: Time(0),
+            foreigner_told: Time(0),
             config: Arc::clone(config),
         }
     }

@@ -27,8 +27,8 @@ const BUSY_BYTES_MAX: usize = 4 << 20;
 /// What is kept of a client that has yet to show who it is.
 const STRANGER_BYTES_MAX: usize = 64 << 10;
 
-/// Clients that speak TLS where none is spoken are told of no more often than this.
-const TLS_TOLD_EVERY: Duration = Duration::from_secs(1);
+/// Clients that speak TLS or HTTP are told of no more often than this.
+const TOLD_EVERY: Duration = Duration::from_secs(1);
 
 enum Next {
     Input(Input),
@@ -134,7 +134,7 @@ impl RouterDriver {
                 }
                 Next::Last(input) => {
                     if let Input::Malformed { error, .. } = &input {
-                        self.tell_of_tls(io, connection, error);
+                        self.tell_of_foreigner(io, connection, error);
                     }
                     self.connections.end_input(io, client);
                     return self.step(io, now, input);
@@ -216,12 +216,19 @@ impl RouterDriver {
     }
 
     /// The client does not understand the reply, so the log says it too; at most once a second.
-    fn tell_of_tls(&mut self, io: &Io, connection: ConnectionId, error: &ProtocolError) {
+    fn tell_of_foreigner(&mut self, io: &Io, connection: ConnectionId, error: &ProtocolError) {
+        let told = match error {
+            ProtocolError::TlsHello => "a client that speaks TLS came to a plain port",
+            ProtocolError::Http => {
+                "a client that speaks HTTP was closed: a browser, perhaps sent here by a web page to have commands executed"
+            }
+            _ => return,
+        };
         let now = io.now();
-        if *error == ProtocolError::TlsHello && now >= self.tls_told.after(TLS_TOLD_EVERY) {
-            self.tls_told = now;
+        if now >= self.foreigner_told.after(TOLD_EVERY) {
+            self.foreigner_told = now;
             let from = io.peer_address(connection).map_or_else(String::new, |from| from.to_string());
-            tracing::warn!(from, "a client that speaks TLS came to a plain port");
+            tracing::warn!(from, "{told}");
         }
     }
 }

@@ -42,9 +42,44 @@ pub fn speaks(first: &[u8]) -> Option<Foreign> {
     }
 }
 
+/// Whether a client's line of these words is HTTP: the line of a request, or the header that every one has. A web page can have a
+/// browser send such to any port, with lines of its own after them.
+pub fn is_http_request<'a>(mut words: impl ExactSizeIterator<Item = &'a [u8]>) -> bool {
+    const METHODS: [&[u8]; 8] =
+        [b"CONNECT", b"DELETE", b"GET", b"HEAD", b"OPTIONS", b"PATCH", b"POST", b"PUT"];
+    let three = words.len() == 3;
+    let Some(first) = words.next() else { return false };
+    let version = words.nth(1).filter(|_| three);
+    first.eq_ignore_ascii_case(b"host:")
+        || METHODS.contains(&first) && version.is_some_and(|version| version.starts_with(b"HTTP/"))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Foreign, speaks};
+    use super::{Foreign, is_http_request, speaks};
+
+    #[test]
+    fn requests_of_browsers_are_known_by_a_line() {
+        let check = |line: &str, expected: bool| {
+            let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+            assert_eq!(is_http_request(words.into_iter()), expected, "{line}");
+        };
+        for line in ["POST / HTTP/1.1", "PUT /x HTTP/2", "Host: a", "host:", "HOST: a b c"] {
+            check(line, true);
+        }
+        for line in [
+            "",
+            "POST",
+            "POST /",
+            "get / HTTP/1.1",
+            "SET / HTTP/1.1",
+            "GET a b",
+            "GET / HTTP/1.1 x",
+            "Hosts: a",
+        ] {
+            check(line, false);
+        }
+    }
 
     #[test]
     fn servers_are_known_by_their_first_bytes() {

@@ -138,6 +138,9 @@ fn what_is_no_text_ends_the_connection() {
         assert_eq!(told[12..24], *b"mark\0\0\0\0\0\0\0\0");
         assert!(told[24..].starts_with(b"DistCache: the binary protocol is not carried"), "{told:?}");
     }
+    let found = read(b"get a\r\nPOST / HTTP/1.1\r\nset k 0 0 1\r\nv\r\n", 100);
+    let [MemcachedTaken::Request(_), MemcachedTaken::Hangup(told)] = &found[..] else { panic!("{found:?}") };
+    assert!(told.ends_with(b"not HTTP\r\n"), "nothing of a browser is taken after that");
     assert_eq!(read(&[b'x'; 2100], 100), [MemcachedTaken::Hangup(Bytes::new())]);
     // A retrieval with many keys is long, and no memory for ever.
     let long = [b"get ".to_vec(), b"key ".repeat(1000), b"\r\n".to_vec()].concat();

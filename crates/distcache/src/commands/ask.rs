@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,7 +11,9 @@ use serde::{Deserialize, Serialize};
 use ureq::Body;
 use ureq::http::Response;
 
+use config::Config;
 use lab::terminal::BadInput;
+use runtime::admin::{COMMAND_HEADER, CommandToken};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A change is answered when all members concerned have made it, which may take as long as leases do.
@@ -32,6 +35,51 @@ pub(crate) struct ControllerArguments {
     pub(crate) json: bool,
 }
 
+/// Flags of every command that has a controller change something.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct CommandArguments {
+    #[command(flatten)]
+    pub(crate) controller: ControllerArguments,
+
+    #[command(flatten)]
+    secret: SecretArguments,
+}
+
+/// Where the cluster's secret is, which changes take.
+#[derive(Clone, Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("secret").required(true).args(["config", "secret_file"]))]
+pub(crate) struct SecretArguments {
+    /// The cluster's configuration file, which has the secret or names its file
+    #[arg(long, env = "DISTCACHE_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// The file with the cluster's secret; `distcache proxy` names its folder
+    #[arg(long, value_name = "FILE")]
+    secret_file: Option<PathBuf>,
+}
+
+impl SecretArguments {
+    pub(crate) fn token(&self) -> anyhow::Result<CommandToken> {
+        let secret = match (&self.secret_file, &self.config) {
+            (Some(file), _) => {
+                let found = config::secret_file::read(file).map_err(BadInput::of)?;
+                found.ok_or_else(|| {
+                    BadInput::of(format!("--secret-file {}: there is no such file", file.display()))
+                })?
+            }
+            (None, Some(config)) => *Config::load_to_check(config, &[])?.secret(),
+            (None, None) => return Err(BadInput::of("--config FILE or --secret-file FILE is missing")),
+        };
+        Ok(CommandToken::derive(&secret))
+    }
+}
+
+impl CommandArguments {
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        self.controller.post(&self.secret.token()?, path, body)
+    }
+}
+
 impl ControllerArguments {
     pub(crate) fn of(listen: SocketAddr) -> ControllerArguments {
         ControllerArguments { controller: format!("http://{listen}"), json: false }
@@ -45,10 +93,15 @@ impl ControllerArguments {
     }
 
     /// Asks for a change of the cluster.
-    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+    pub(crate) fn post<T: DeserializeOwned>(
+        &self,
+        token: &CommandToken,
+        path: &str,
+        body: &impl Serialize,
+    ) -> anyhow::Result<T> {
         let request = agent(CHANGE_TIMEOUT)
             .post(format!("{}{path}", self.base()?))
-            .header(controller::COMMAND_HEADER, "1");
+            .header(COMMAND_HEADER, token.text());
         self.answer(request.send(serde_json::to_string(body)?))
     }
 

@@ -9,7 +9,7 @@ use controller::{DRAIN_PATH, Drain, MapView};
 use runtime::status::ClusterStatus;
 use serde::Serialize;
 
-use super::ask::ControllerArguments;
+use super::ask::CommandArguments;
 use lab::terminal::print;
 
 /// How often it looks whether the nodes are done.
@@ -34,7 +34,7 @@ pub(crate) struct DrainArguments {
     timeout: u64,
 
     #[command(flatten)]
-    controller: ControllerArguments,
+    command: CommandArguments,
 }
 
 /// What became of one node.
@@ -58,7 +58,7 @@ pub(crate) fn run(arguments: &DrainArguments) -> anyhow::Result<()> {
     for id in &arguments.ids {
         outcomes.push(wait(arguments, id, deadline)?);
     }
-    if arguments.controller.json {
+    if arguments.command.controller.json {
         print(&serde_json::to_string(&outcomes)?);
     } else {
         outcomes.iter().for_each(|outcome| print(&report(outcome)));
@@ -70,8 +70,8 @@ pub(crate) fn run(arguments: &DrainArguments) -> anyhow::Result<()> {
 fn wait(arguments: &DrainArguments, id: &str, deadline: Instant) -> anyhow::Result<DrainOutcome> {
     let request = Drain { node: id.to_owned(), drained: !arguments.undo };
     loop {
-        let map: MapView = arguments.controller.post(DRAIN_PATH, &request)?;
-        let status: ClusterStatus = arguments.controller.get("/v1/status", &[])?;
+        let map: MapView = arguments.command.post(DRAIN_PATH, &request)?;
+        let status: ClusterStatus = arguments.command.controller.get("/v1/status", &[])?;
         let outcome = outcome(id, &map, &status);
         match outcome {
             Some((outcome, true)) if outcome.drained != arguments.undo => return Ok(outcome),

@@ -3,7 +3,7 @@
 use controller::{PURGE_PATH, Purge, PurgeView};
 use runtime::orders::PurgeScope;
 
-use super::ask::ControllerArguments;
+use super::ask::CommandArguments;
 use lab::terminal::print;
 
 /// Drop the cached copies of a key, of a prefix or of everything; the data stays, and reads fill them again
@@ -25,7 +25,7 @@ pub(crate) struct PurgeArguments {
     all: bool,
 
     #[command(flatten)]
-    controller: ControllerArguments,
+    command: CommandArguments,
 }
 
 pub(crate) fn run(arguments: &PurgeArguments) -> anyhow::Result<()> {
@@ -34,8 +34,8 @@ pub(crate) fn run(arguments: &PurgeArguments) -> anyhow::Result<()> {
         (None, Some(prefix)) => PurgeScope::Prefix(prefix.clone()),
         (None, None) => PurgeScope::All,
     };
-    let purged: PurgeView = arguments.controller.post(PURGE_PATH, &Purge { scope })?;
-    print(&match arguments.controller.json {
+    let purged: PurgeView = arguments.command.post(PURGE_PATH, &Purge { scope })?;
+    print(&match arguments.command.controller.json {
         true => serde_json::to_string(&purged)?,
         false => format!("{} copies dropped", purged.copies),
     });

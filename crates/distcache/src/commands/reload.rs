@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 
 use config::Config;
 use controller::{RELOAD_PATH, Reload, ReloadView};
+use runtime::admin::CommandToken;
 use runtime::reload::Reloader;
 use runtime::stop;
 
-use super::ask::ControllerArguments;
+use super::ask::{CommandArguments, ControllerArguments};
 use lab::terminal::print;
 
 /// Let all members read their configuration files again while they serve
@@ -19,7 +20,7 @@ use lab::terminal::print;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReloadArguments {
     #[command(flatten)]
-    controller: ControllerArguments,
+    command: CommandArguments,
 }
 
 /// The reloader of a process, once its members have started.
@@ -32,6 +33,7 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
     let reloader = Arc::clone(&started);
     let here = config.controllers.iter().filter(|controller| ids.contains(&controller.id.as_str()));
     let controllers: Vec<_> = here.map(|controller| ControllerArguments::of(controller.listen)).collect();
+    let token = CommandToken::derive(config.secret());
     stop::on_hangup(move || {
         tracing::info!("SIGHUP: reading certificates and configuration again");
         // What is wrong with them is in the log already. What is starting has just read them.
@@ -40,7 +42,7 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
         }
         for controller in &controllers {
             let itself = Reload { members: false };
-            if let Err(error) = controller.post::<ReloadView>(RELOAD_PATH, &itself) {
+            if let Err(error) = controller.post::<ReloadView>(&token, RELOAD_PATH, &itself) {
                 tracing::error!("the members in use stay: {error:#}");
             }
         }
@@ -49,8 +51,8 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
 }
 
 pub(crate) fn run(arguments: &ReloadArguments) -> anyhow::Result<()> {
-    let reloaded: ReloadView = arguments.controller.post(RELOAD_PATH, &Reload { members: true })?;
-    print(&match arguments.controller.json {
+    let reloaded: ReloadView = arguments.command.post(RELOAD_PATH, &Reload { members: true })?;
+    print(&match arguments.command.controller.json {
         true => serde_json::to_string(&reloaded)?,
         false => report(&reloaded),
     });

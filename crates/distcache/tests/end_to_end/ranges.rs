@@ -119,6 +119,7 @@ fn serves(socket: &Path, value: &str, what: &str) {
 fn reloaded(small: &Small, number: &Number) {
     let mut command = distcache();
     command.args(["reload", "--json", "--controller", &format!("127.0.0.1:{}", small.controller)]);
+    command.arg("--config").arg(small.file());
     let output = command.output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}: {}", number.key, String::from_utf8_lossy(&output.stderr));

@@ -1,16 +1,18 @@
 //! The admin port of a process: metrics, health and status of its members, and its certificates, over HTTP.
 
+mod guard;
 mod serve;
 
-pub use serve::serve;
+pub use guard::{COMMAND_HEADER, CommandToken, HttpGuard};
+pub use serve::{BODY_BYTES_MAX, Proven, serve};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use axum::extract::{ConnectInfo, RawQuery, State};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{RawQuery, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -25,7 +27,8 @@ use crate::tls::Certificates;
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
 pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::Result<JoinHandle<()>> {
-    serve("admin", listener, routes(process), stop)
+    let guard = process.guard.clone();
+    serve("admin", listener, routes(process), guard, stop)
 }
 
 /// Binds an address for [`start`] or [`serve()`].
@@ -35,8 +38,6 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Marks requests that change something: a page in a browser cannot send it without asking first.
-const COMMAND_HEADER: &str = "x-distcache-command";
 const CERTIFICATES_PATH: &str = "/certificates/reload";
 const RELOAD_PATH: &str = "/reload";
 
@@ -47,6 +48,7 @@ pub struct AdminProcess {
     pub members: Vec<StatusCell>,
     pub reloader: Arc<Reloader>,
     pub certificates: Certificates,
+    pub guard: HttpGuard,
     /// Set when the process is about to stop: it is not ready any more, though it serves for a while.
     pub leaving: Stop,
 }
@@ -72,14 +74,7 @@ async fn status(State(process): AdminMembers) -> Response {
     Json(process.members.iter().map(StatusCell::get).collect::<Vec<_>>()).into_response()
 }
 
-async fn reload_certificates(
-    State(process): AdminMembers,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
+async fn reload_certificates(State(process): AdminMembers) -> Response {
     match process.certificates.reload() {
         Ok(()) => Json(json!({ "reloaded": true })).into_response(),
         Err(errors) => {
@@ -89,26 +84,11 @@ async fn reload_certificates(
     }
 }
 
-async fn reload(
-    State(process): AdminMembers,
-    ConnectInfo(from): ConnectInfo<SocketAddr>,
-    headers: HeaderMap,
-) -> Response {
-    if let Some(refusal) = refused(from, &headers) {
-        return refusal;
-    }
+async fn reload(State(process): AdminMembers) -> Response {
     match process.reloader.reload() {
         Ok(reloaded) => Json(reloaded).into_response(),
         Err(error) => (StatusCode::UNPROCESSABLE_ENTITY, Json(json!({ "error": error }))).into_response(),
     }
-}
-
-fn refused(from: SocketAddr, headers: &HeaderMap) -> Option<Response> {
-    if from.ip().is_loopback() && headers.contains_key(COMMAND_HEADER) {
-        return None;
-    }
-    let what = format!("only taken from this machine, with the header {COMMAND_HEADER}");
-    Some((StatusCode::FORBIDDEN, Json(json!({ "error": what }))).into_response())
 }
 
 async fn health(State(process): AdminMembers) -> Response {
@@ -128,7 +108,7 @@ async fn readiness(State(process): AdminMembers, RawQuery(query): RawQuery) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::{AdminProcess, Reloader, bind, start};
+    use super::{AdminProcess, HttpGuard, Reloader, bind, start};
     use crate::status::{MemberStatus, NodeStatus, RouterStatus, ShimStatus, StatusCell};
     use crate::stop::Stop;
     use crate::tls::Certificates;
@@ -154,7 +134,13 @@ mod tests {
         let reloader =
             Arc::new(Reloader::new(&config, &Certificates::default(), Vec::new(), Box::new(|_| ())));
         let certificates = Certificates::default();
-        let process = AdminProcess { members, reloader, certificates, leaving: leaving.clone() };
+        let process = AdminProcess {
+            members,
+            reloader,
+            certificates,
+            guard: HttpGuard::new(&config),
+            leaving: leaving.clone(),
+        };
         let thread = start(listener, process, &stop).unwrap();
         (address, leaving, stop, thread)
     }
@@ -209,5 +195,52 @@ mod tests {
         stop.stop();
         thread.join().unwrap();
         assert!(std::net::TcpStream::connect(address).is_err());
+    }
+    /// More than the server has places for: whoever says something is answered, and those who came first and said nothing go.
+    #[test]
+    fn silent_connections_keep_nobody_out() {
+        let (address, _, stop, thread) = started(Vec::new());
+        let connect = || std::net::TcpStream::connect(address).expect("it accepts");
+        let mut silent: Vec<_> = (0..300).map(|_| connect()).collect();
+        assert_eq!(get(address, "/health").0, 200);
+        let (first, last) = (&mut silent[0], 299);
+        first.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+        assert_eq!(std::io::Read::read(first, &mut [0]).ok(), Some(0), "it came first");
+        silent[last].set_nonblocking(true).unwrap();
+        let waits = std::io::Read::read(&mut silent[last], &mut [0]).expect_err("nothing is said");
+        assert_eq!(waits.kind(), std::io::ErrorKind::WouldBlock, "it came last");
+        stop.stop();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn what_web_pages_may_send_is_refused() {
+        let (address, _, stop, thread) = started(Vec::new());
+        let ask = |request: String| {
+            let mut stream = std::net::TcpStream::connect(address).expect("it accepts");
+            std::io::Write::write_all(&mut stream, request.as_bytes()).unwrap();
+            let mut reply = String::new();
+            std::io::Read::read_to_string(&mut stream, &mut reply).unwrap();
+            reply
+        };
+        let with = |method: &str, path: &str, fields: &str| {
+            ask(format!("{method} {path} HTTP/1.1\r\n{fields}Content-Length: 0\r\nConnection: close\r\n\r\n"))
+        };
+        let token = super::CommandToken::derive(&Secret([1; 16])).text();
+        let own = format!("Host: localhost\r\nx-distcache-command: {token}\r\n");
+        assert!(with("GET", "/status", "Host: localhost\r\n").starts_with("HTTP/1.1 200"));
+        assert!(with("GET", "/status", "Host: rebound.example\r\n").starts_with("HTTP/1.1 403"));
+        assert!(with("GET", "/metrics", "Host: any.example\r\n").starts_with("HTTP/1.1 200"));
+        assert!(
+            with("POST", "/reload", "Host: localhost\r\nx-distcache-command: 1\r\n")
+                .starts_with("HTTP/1.1 403")
+        );
+        assert!(with("POST", "/reload", &own).starts_with("HTTP/1.1 422"), "it was not read from a file");
+        let page = format!("{own}Origin: http://localhost\r\n");
+        assert!(with("POST", "/reload", &page).starts_with("HTTP/1.1 403"));
+        let long = format!("GET /status HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n", "x".repeat(20_000));
+        assert!(!ask(long).starts_with("HTTP/1.1 200"), "a head may not be so long");
+        stop.stop();
+        thread.join().unwrap();
     }
 }

@@ -1,22 +1,72 @@
-//! An HTTP server on a thread of its own, for the admin port and the controller. What it serves comes from outside.
+//! An HTTP server on a thread of its own, for the admin port and the controller: however many come and however slow they are,
+//! it takes a bounded part of the process. What it serves comes from outside.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
+use super::guard::{HttpGuard, check};
 use crate::stop::Stop;
 use crate::threads;
 
 /// How long requests that run when the stop comes may go on.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How long a client may take for a request's head, and wait between two requests.
+const HEAD_MAX: Duration = Duration::from_secs(10);
+/// How long a request may take with its body and its answer: longer than any change of the cluster.
+const REQUEST_MAX: Duration = Duration::from_secs(40);
+/// How long a connection may last that has proven nothing.
+const LIFE_MAX: Duration = Duration::from_secs(120);
+/// Connections at a time that have proven nothing, and what part of the process' descriptors they may be.
+const CONNECTIONS_MAX: usize = 256;
+const DESCRIPTORS_PART: u64 = 8;
+/// A request's head.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+/// The body of a request that has proven nothing.
+pub const BODY_BYTES_MAX: usize = 64 << 10;
+/// How long nobody is accepted where there are no descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Whether a connection has brought something that only a member can know.
+#[derive(Clone, Debug, Default)]
+pub struct Proven(Arc<AtomicBool>);
+
+impl Proven {
+    pub fn set(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Serves `router` on a non-blocking `listener` until `stop`, on a thread called `name`.
-pub fn serve(name: &str, listener: TcpListener, router: Router, stop: &Stop) -> io::Result<JoinHandle<()>> {
+pub fn serve(
+    name: &str,
+    listener: TcpListener,
+    router: Router,
+    guard: HttpGuard,
+    stop: &Stop,
+) -> io::Result<JoinHandle<()>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let stopped = Arc::new(Notify::new());
     let wake = Arc::clone(&stopped);
@@ -25,19 +75,80 @@ pub fn serve(name: &str, listener: TcpListener, router: Router, stop: &Stop) -> 
         let _entered = runtime.enter();
         tokio::net::TcpListener::from_std(listener)?
     };
-    threads::spawn(name, move || {
-        runtime.block_on(async move {
-            let draining = Arc::new(Notify::new());
-            let drain = Arc::clone(&draining);
-            let graceful = async move { drain.notified().await };
-            let service = router.into_make_service_with_connect_info::<SocketAddr>();
-            let mut server =
-                tokio::spawn(axum::serve(listener, service).with_graceful_shutdown(graceful).into_future());
-            stopped.notified().await;
-            draining.notify_one();
-            if tokio::time::timeout(DRAIN, &mut server).await.is_err() {
-                server.abort();
+    let router = router
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(from_fn_with_state(Arc::new(guard), check))
+        .layer(from_fn(in_time));
+    threads::spawn(name, move || runtime.block_on(accept(&listener, &router, &stopped)))
+}
+
+async fn in_time(request: Request, next: Next) -> Response {
+    let answer = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
+    answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
+}
+
+async fn accept(listener: &tokio::net::TcpListener, router: &Router, stopped: &Notify) {
+    let graceful = GracefulShutdown::new();
+    let mut open = OpenConnections::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped.notified() => break,
+        };
+        match accepted {
+            Ok((stream, from)) => open.take(stream, from, router, &graceful),
+            Err(_) => {
+                // Without descriptors whoever is there has to go before anybody can come.
+                open.close_oldest();
+                tokio::time::sleep(ACCEPT_PAUSE).await;
             }
+        }
+    }
+    // What is not done by then is cut off.
+    let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+/// Connections in the order in which they came.
+struct OpenConnections {
+    most: usize,
+    open: VecDeque<(Proven, AbortHandle)>,
+}
+
+impl OpenConnections {
+    fn new() -> OpenConnections {
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let part = descriptors.map_or(u64::MAX, |most| most / DESCRIPTORS_PART);
+        OpenConnections { most: CONNECTIONS_MAX.min(part as usize).max(1), open: VecDeque::new() }
+    }
+
+    fn take(&mut self, stream: TcpStream, from: SocketAddr, router: &Router, graceful: &GracefulShutdown) {
+        self.open.retain(|(_, connection)| !connection.is_finished());
+        while self.open.iter().filter(|(proven, _)| !proven.is_set()).count() >= self.most {
+            self.close_oldest();
+        }
+        let proven = Proven::default();
+        let service = router.clone().layer(Extension(ConnectInfo(from))).layer(Extension(proven.clone()));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+        let connection = graceful.watch(connection);
+        let is_proven = proven.clone();
+        let task = tokio::spawn(async move {
+            let mut connection = pin!(connection);
+            // A client that goes, or is too slow, is no news.
+            while tokio::time::timeout(LIFE_MAX, &mut connection).await.is_err() && is_proven.is_set() {}
         });
-    })
+        self.open.push_back((proven, task.abort_handle()));
+    }
+
+    /// Closes whoever came first and has proven nothing since.
+    fn close_oldest(&mut self) {
+        if let Some(oldest) = self.open.iter().position(|(proven, _)| !proven.is_set())
+            && let Some((_, connection)) = self.open.remove(oldest)
+        {
+            connection.abort();
+        }
+    }
 }

@@ -10,6 +10,9 @@ use config::Secret;
 /// The header that carries the code, in hexadecimal digits.
 pub const MAC_HEADER: &str = "x-distcache-mac";
 
+/// The header that announces how long the body is, for bodies that nobody else may send: a code, too.
+pub const LENGTH_MAC_HEADER: &str = "x-distcache-length-mac";
+
 type HmacSha256 = Hmac<Sha256>;
 
 /// The key of heartbeats, derived from the cluster's secret.
@@ -39,6 +42,19 @@ impl HeartbeatKey {
 
     pub fn is_reply(&self, request_code: &str, body: &[u8], code: &str) -> bool {
         digits(code).is_some_and(|code| self.reply(request_code, body).verify_slice(&code).is_ok())
+    }
+
+    /// The code that announces a body of so many bytes.
+    pub fn of_length(&self, length: usize) -> String {
+        hexadecimal(&self.length(length).finalize().into_bytes())
+    }
+
+    pub fn is_length(&self, length: usize, code: &str) -> bool {
+        digits(code).is_some_and(|code| self.length(length).verify_slice(&code).is_ok())
+    }
+
+    fn length(&self, length: usize) -> HmacSha256 {
+        self.start(b"length-").chain_update((length as u64).to_be_bytes())
     }
 
     fn request(&self, body: &[u8]) -> HmacSha256 {
@@ -89,6 +105,10 @@ mod tests {
         for bad in ["", "0", "zz", &code[..62], &format!("{code}00"), "é"] {
             assert!(!key.is_request(b"body", bad), "{bad}");
         }
+
+        let length = key.of_length(4);
+        assert!(key.is_length(4, &length) && !key.is_length(5, &length) && !other.is_length(4, &length));
+        assert!(!key.is_request(&4u64.to_be_bytes(), &length));
 
         let reply = key.of_reply(&code, b"answer");
         assert!(key.is_reply(&code, b"answer", &reply));

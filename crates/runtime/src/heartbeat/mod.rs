@@ -9,7 +9,7 @@ mod order;
 mod runner;
 
 pub use follower::Pulse;
-pub use mac::{HeartbeatKey, MAC_HEADER};
+pub use mac::{HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
 pub use order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 
@@ -133,7 +133,8 @@ impl HeartbeatAgent {
         let url = &self.url;
         let body = serde_json::to_vec(heartbeat).map_err(|error| error.to_string())?;
         let mac = self.key.of_request(&body);
-        let request = self.http.post(url).header(MAC_HEADER, &mac);
+        let length_mac = self.key.of_length(body.len());
+        let request = self.http.post(url).header(MAC_HEADER, &mac).header(LENGTH_MAC_HEADER, &length_mac);
         let mut reply = request.send(&body[..]).map_err(|error| format!("{url}: {error}"))?;
         let reply_mac =
             reply.headers().get(MAC_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);

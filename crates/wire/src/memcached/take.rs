@@ -4,12 +4,15 @@ use bytes::Bytes;
 
 use super::line;
 use super::request::{LacksData, MemcachedRequest, RequestLine, parse};
+use crate::foreign::is_http_request;
 
 /// A line other than a retrieval's that is longer without an end is no command.
 const LINE_BYTES_MAX: usize = 2048;
 /// What a connection of the binary protocol starts with.
 const BINARY: u8 = 0x80;
 const BINARY_HEADER_BYTES: usize = 24;
+/// What a browser is told, and whoever had it send this.
+const HTTP_REFUSAL: &[u8] = b"CLIENT_ERROR this port speaks memcached's protocol, not HTTP\r\n";
 
 /// What one client may make a router hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +73,9 @@ impl RequestReader {
         let bytes = if end > 0 && buffer[end - 1] == b'\r' { end - 1 } else { end };
         let tokens = line::tokens(&buffer.slice(..bytes));
         let block = end + 1;
+        if is_http_request(tokens.iter().map(AsRef::as_ref)) {
+            return MemcachedTaken::Hangup(Bytes::from_static(HTTP_REFUSAL));
+        }
         match parse(&tokens) {
             RequestLine::Whole(request) => {
                 let _ = buffer.split_to(block);

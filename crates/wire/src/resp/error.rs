@@ -32,6 +32,9 @@ pub enum ProtocolError {
     /// A client of memcached's binary protocol, which would wait for ever for the end of a line.
     #[error("Protocol error: this port speaks Redis' protocol, not memcached's")]
     MemcachedBinary,
+    /// A browser, and whoever had it send this: no line after it is to be believed.
+    #[error("Protocol error: this port speaks Redis' protocol, not HTTP")]
+    Http,
     #[error("Protocol error: request of more than {0} bytes")]
     FrameBytes(usize),
     #[error("Protocol error: incomplete or trailing bytes in frame")]

@@ -6,6 +6,7 @@ use super::command::{Command, Spans};
 use super::error::ProtocolError;
 use super::inline::{self, InlineLine};
 use super::number::parse_integer;
+use crate::foreign::is_http_request;
 
 /// Least bytes of one more argument: `$0\r\n\r\n`.
 const ARGUMENT_BYTES_MIN: usize = 6;
@@ -108,6 +109,9 @@ pub fn next_command(buffer: &mut Bytes, limits: &RespLimits) -> Result<RespTaken
                 InlineLine::Partial => return Ok(RespTaken::Needs(buffer.len() + 1)),
                 InlineLine::Whole { args, end } => {
                     let _ = buffer.split_to(end);
+                    if is_http_request(args.iter().map(AsRef::as_ref)) {
+                        return Err(ProtocolError::Http);
+                    }
                     if !args.is_empty() {
                         return Ok(RespTaken::Command(Command::from_args(&args)));
                     }
@@ -259,6 +263,19 @@ mod tests {
         assert!(matches!(taken(b"\x16\x03\r\n"), Ok(RespTaken::Command(_))));
         // In pieces this is two commands, and so it is in one.
         assert!(matches!(taken(b"\x16\x03+\r\n\x01"), Ok(RespTaken::Command(_))));
+    }
+
+    #[test]
+    fn a_browser_is_known_by_a_line_and_nothing_after_it_is_taken() {
+        let mut buffer = Bytes::from_static(b"PING\r\nPOST / HTTP/1.1\r\nSET k v\r\n");
+        let limits = RespLimits::default();
+        assert!(matches!(next_command(&mut buffer, &limits), Ok(RespTaken::Command(_))));
+        assert_eq!(next_command(&mut buffer, &limits), Err(ProtocolError::Http));
+        let mut array = Bytes::from_static(b"*2\r\n$5\r\nHOST:\r\n$1\r\na\r\n");
+        assert!(
+            matches!(next_command(&mut array, &limits), Ok(RespTaken::Command(_))),
+            "no browser sends that"
+        );
     }
 
     #[test]

@@ -178,11 +178,21 @@ impl Cluster {
         let mut command = distcache();
         let url = format!("http://{controller}");
         command.args(arguments).args(["--json", "--controller", &url]);
+        if ["drain", "purge", "reload"].contains(&arguments[0]) {
+            command.arg("--config").arg(&self.config);
+        }
         let output = command.output().expect("the command runs");
         match output.status.success() {
             true => Ok(serde_json::from_slice(&output.stdout).expect("it prints JSON")),
             false => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
         }
+    }
+
+    /// What requests that change something carry.
+    pub(crate) fn token(&self) -> String {
+        let output = distcache().args(["token", "--config"]).arg(&self.config).output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text").trim().to_owned()
     }
 
     /// Adds tables at the end of the configuration file.

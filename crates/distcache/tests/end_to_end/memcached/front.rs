@@ -89,7 +89,14 @@ fn what_is_no_memcached_text_is_told_and_closed() {
     assert!(answer[24..].starts_with(b"DistCache: the binary protocol is not carried"), "{answer:?}");
     assert_eq!(connect().last_words(&[b'x'; 3000]), b"");
     assert_eq!(connect().last_words(b"version\r\nquit\r\nversion\r\n"), b"VERSION 1.6.18\r\n");
-    assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), b"");
+    let told = b"CLIENT_ERROR this port speaks memcached's protocol, not HTTP\r\n";
+    assert_eq!(connect().last_words(b"GET / HTTP/1.1\r\n"), told);
+    assert_eq!(connect().last_words(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nset k 0 0 1\r\nv\r\n"), told);
+    assert_eq!(
+        connect().last_words(b"get k\r\nquit\r\n"),
+        b"END\r\n",
+        "what a browser sends is not carried out"
+    );
 }
 
 #[test]

@@ -77,9 +77,11 @@ fn the_admin_address_reloads_its_process() {
     let router_keys = format!("admin = \"{admin}\"");
     let cluster = Cluster::up(Layout { tables: LIMITS.to_owned(), router_keys, ..Layout::embedded(1) });
     rewrite(&cluster, "64KiB", "4B");
+    let token = cluster.token();
     let post = |marked: bool| {
         let mut stream = TcpStream::connect(admin).expect("the port accepts");
-        let mark = if marked { "x-distcache-command: 1\r\n" } else { "" };
+        let token = if marked { &token } else { "1" };
+        let mark = format!("x-distcache-command: {token}\r\n");
         let head = format!("POST /reload HTTP/1.1\r\nHost: {admin}\r\n{mark}");
         write!(stream, "{head}Content-Length: 0\r\nConnection: close\r\n\r\n").expect("written");
         let mut reply = String::new();

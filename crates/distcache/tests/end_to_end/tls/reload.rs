@@ -43,7 +43,9 @@ impl Running {
     fn post(&self) -> (u16, String) {
         let config = ureq::Agent::config_builder().http_status_as_error(false).proxy(None).build();
         let url = format!("http://127.0.0.1:{}/certificates/reload", self.admin);
-        let request = ureq::Agent::new_with_config(config).post(url).header("x-distcache-command", "1");
+        let request = ureq::Agent::new_with_config(config)
+            .post(url)
+            .header("x-distcache-command", self.cluster.token());
         let mut reply = request.send_empty().expect("an answer");
         (reply.status().as_u16(), reply.body_mut().read_to_string().expect("text"))
     }
