@@ -194,6 +194,14 @@ impl ProcessCluster {
         self.folder.path().join(format!("{id}.{extension}"))
     }
 
+    /// Changes the file of one member, which its next life reads.
+    pub(crate) fn rewrite(&self, id: &str, from: &str, to: &str) -> anyhow::Result<()> {
+        let file = self.file(id, "toml");
+        let text = std::fs::read_to_string(&file)?;
+        anyhow::ensure!(text.contains(from), "{}: there is no {from:?}", file.display());
+        Ok(std::fs::write(file, text.replace(from, to))?)
+    }
+
     /// Starts a member or storage server, for the first time or again, and waits until it is ready.
     pub(crate) fn run(&mut self, id: &str) -> anyhow::Result<()> {
         anyhow::ensure!(!self.processes.contains_key(id), "{id} runs already");

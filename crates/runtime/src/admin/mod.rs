@@ -31,9 +31,14 @@ pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::R
     serve("admin", listener, routes(process), guard, stop)
 }
 
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 4096;
+
 /// Binds an address for [`start`] or [`serve()`].
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
+    // Of a flood whoever finds no room comes again a second later, members among them.
+    rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

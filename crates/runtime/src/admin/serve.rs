@@ -10,12 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use axum::extract::{ConnectInfo, DefaultBodyLimit, Request};
-use axum::http::StatusCode;
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit};
+use axum::http::{Request, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Router};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
@@ -82,7 +84,7 @@ pub fn serve(
     threads::spawn(name, move || runtime.block_on(accept(&listener, &router, &stopped)))
 }
 
-async fn in_time(request: Request, next: Next) -> Response {
+async fn in_time(request: axum::extract::Request, next: Next) -> Response {
     let answer = tokio::time::timeout(REQUEST_MAX, next.run(request)).await;
     answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
@@ -96,7 +98,11 @@ async fn accept(listener: &tokio::net::TcpListener, router: &Router, stopped: &N
             () = stopped.notified() => break,
         };
         match accepted {
-            Ok((stream, from)) => open.take(stream, from, router, &graceful),
+            Ok((stream, from)) => {
+                open.take(stream, from, router, &graceful);
+                // Those that are closed go before the next ones come.
+                tokio::task::yield_now().await;
+            }
             Err(_) => {
                 // Without descriptors whoever is there has to go before anybody can come.
                 open.close_oldest();
@@ -106,6 +112,26 @@ async fn accept(listener: &tokio::net::TcpListener, router: &Router, stopped: &N
     }
     // What is not done by then is cut off.
     let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
+}
+
+/// What is served, with who asks.
+struct Introduced {
+    inner: TowerToHyperService<Router>,
+    from: SocketAddr,
+    proven: Proven,
+}
+
+impl Service<Request<Incoming>> for Introduced {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let extensions = request.extensions_mut();
+        extensions.insert(ConnectInfo(self.from));
+        extensions.insert(self.proven.clone());
+        self.inner.call(request)
+    }
 }
 
 /// Connections in the order in which they came.
@@ -127,12 +153,13 @@ impl OpenConnections {
             self.close_oldest();
         }
         let proven = Proven::default();
-        let service = router.clone().layer(Extension(ConnectInfo(from))).layer(Extension(proven.clone()));
+        let inner = TowerToHyperService::new(router.clone());
+        let service = Introduced { inner, from, proven: proven.clone() };
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEAD_MAX)
             .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            .serve_connection(TokioIo::new(stream), service);
         let connection = graceful.watch(connection);
         let is_proven = proven.clone();
         let task = tokio::spawn(async move {
