@@ -13,7 +13,7 @@ mod limits;
 mod load;
 mod machines;
 mod members;
-mod memory;
+pub mod memory;
 mod place;
 mod policy;
 mod ranges;

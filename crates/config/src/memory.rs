@@ -29,7 +29,8 @@ fn limits(root: &Path) -> impl Iterator<Item = u64> {
     // Threads reserve addresses that they never use.
     let addresses = limit(&own, "Max address space").map(|addresses| addresses / 4);
     let processes = [addresses, limit(&own, "Max data size")];
-    let machine = fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| total(&text));
+    let machine =
+        fs::read_to_string(root.join("proc/meminfo")).ok().and_then(|text| in_meminfo(&text, "MemTotal"));
     processes.into_iter().flatten().chain(machine).chain(groups(root))
 }
 
@@ -39,8 +40,9 @@ fn limit(limits: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-fn total(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+/// The bytes of a line of /proc/meminfo.
+pub fn in_meminfo(meminfo: &str, name: &str) -> Option<u64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
@@ -78,8 +80,9 @@ mod tests {
                       Max address space  536870912  unlimited  bytes\n";
         let found = ["Max address space", "Max data size", "Max nothing"].map(|name| limit(limits, name));
         assert_eq!(found, [Some(512 << 20), None, None]);
-        assert_eq!(total("MemTotal:       24606412 kB\nMemFree: 1 kB\n"), Some(24_606_412 << 10));
-        assert_eq!(total("MemFree: 1 kB\n"), None);
+        let meminfo = "MemTotal:       24606412 kB\nMemFree: 1 kB\n";
+        assert_eq!(in_meminfo(meminfo, "MemTotal"), Some(24_606_412 << 10));
+        assert_eq!(in_meminfo("MemFree: 1 kB\n", "MemTotal"), None);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Heartbeats are authenticated, and large ones announced by somebody who can do that. Who else may ask what is the guard's business.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
@@ -42,6 +43,8 @@ pub struct Drain {
 
 /// A process with hundreds of members posts about 2 KiB for each.
 const HEARTBEAT_BYTES_MAX: usize = 16 << 20;
+/// Members give up after a second.
+const HEARTBEAT_TIME_MAX: Duration = Duration::from_secs(2);
 /// Large heartbeats that come at a time; others wait.
 pub(crate) const LARGE_MAX: usize = 2;
 
@@ -106,7 +109,9 @@ async fn heartbeat_body<'a>(
         false => None,
     };
     let most = if permit.is_some() { length } else { admin::BODY_BYTES_MAX };
-    let body = axum::body::to_bytes(body, most).await;
+    // Whoever stops in the middle does not keep the right from others.
+    let body = tokio::time::timeout(HEARTBEAT_TIME_MAX, axum::body::to_bytes(body, most)).await;
+    let body = body.map_err(|_| problem(StatusCode::REQUEST_TIMEOUT, "the body takes too long"))?;
     let body = body.map_err(|_| {
         problem(StatusCode::PAYLOAD_TOO_LARGE, "larger than was announced with this cluster's secret")
     })?;
@@ -130,7 +135,6 @@ async fn take_heartbeat(
         drop(service);
         return problem(StatusCode::UNAUTHORIZED, "not authenticated with this cluster's secret");
     }
-    proven.set();
     let heartbeat: Heartbeat = match serde_json::from_slice(&body) {
         Ok(heartbeat) => heartbeat,
         Err(error) => {
@@ -141,7 +145,10 @@ async fn take_heartbeat(
     let answer = service.heartbeat((api.clock)(), heartbeat);
     drop(service);
     match answer {
-        Ok(reply) => authentic(&api.key, code, serde_json::to_vec(&reply).unwrap_or_default()),
+        Ok(reply) => {
+            proven.set();
+            authentic(&api.key, code, serde_json::to_vec(&reply).unwrap_or_default())
+        }
         Err(refusal) => {
             let status = match refusal {
                 HeartbeatRefusal::Replay => StatusCode::CONFLICT,

@@ -47,7 +47,7 @@ pub(crate) struct CommandArguments {
 
 /// Where the cluster's secret is, which changes take.
 #[derive(Clone, Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("secret").required(true).args(["config", "secret_file"]))]
+#[command(group = clap::ArgGroup::new("secret").required(true).multiple(true).args(["config", "secret_file"]))]
 pub(crate) struct SecretArguments {
     /// The cluster's configuration file, which has the secret or names its file
     #[arg(long, env = "DISTCACHE_CONFIG", value_name = "FILE")]

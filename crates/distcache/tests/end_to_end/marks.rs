@@ -12,6 +12,15 @@ fn key(number: usize) -> String {
     format!("key-{number}")
 }
 
+/// The file with the first value of this key backwards.
+fn with_other(toml: &str, key: &str) -> String {
+    let (before, rest) = toml.split_once(&format!("{key} = \"")).expect("the key");
+    let (value, after) = rest.split_once('"').expect("the end of its value");
+    let other: String = value.chars().rev().collect();
+    assert_ne!(value, other);
+    format!("{before}{key} = \"{other}\"{after}")
+}
+
 /// What `distcache up` says of a file that it does not serve, without `--adopt`.
 fn refusal(cluster: &Cluster, toml: &str) -> String {
     let file = cluster.config.with_file_name("other.toml");
@@ -40,11 +49,7 @@ fn keys_are_found_again_or_the_servers_are_refused() {
     let swapped = toml.replace(&first, "(first)").replace(&second, &first).replace("(first)", &second);
     let said = refusal(&cluster, &swapped);
     assert!(said.contains("the server holds the keys of shim-1, and is `storage` of shim-0 now"), "{said}");
-    let (before, rest) = toml.split_once("secret = \"").expect("a secret");
-    let (secret, after) = rest.split_once('"').expect("the end of it");
-    let other: String = secret.chars().rev().collect();
-    assert_ne!(secret, other);
-    let strange = format!("{before}secret = \"{other}\"{after}");
+    let strange = with_other(&toml, "secret");
     let said = refusal(&cluster, &strange);
     assert!(said.contains("with another secret") && said.contains("--adopt"), "{said}");
     let third = RedisServer::start();
@@ -81,9 +86,7 @@ fn a_cluster_may_be_renamed_and_takes_over_what_it_was() {
     let mut client = cluster.connect(0);
     ok(&mut client, &["SET", "k", "1"]);
     let toml = std::fs::read_to_string(&cluster.config).expect("the configuration");
-    let (before, rest) = toml.split_once("name = \"").expect("a name");
-    let (_, after) = rest.split_once('"').expect("the end of it");
-    std::fs::write(&cluster.config, format!("{before}name = \"other\"{after}")).expect("written");
+    std::fs::write(&cluster.config, with_other(&toml, "name")).expect("written");
     cluster.kill("shim-0");
     let before = server.shim_users();
     cluster.start("shim-0");
@@ -104,10 +107,7 @@ fn a_second_distcache_before_the_same_server_is_refused_while_the_first_is_there
     let mut first = Cluster::up(Layout::before(std::slice::from_ref(&server)));
     let second = Cluster::unstarted(Layout::before(std::slice::from_ref(&server)));
     let toml = std::fs::read_to_string(&second.config).expect("the configuration");
-    let (before, rest) = toml.split_once("secret = \"").expect("a secret");
-    let (secret, after) = rest.split_once('"').expect("the end of it");
-    let secret: String = secret.chars().rev().collect();
-    let strange = format!("{before}secret = \"{secret}\"{after}");
+    let strange = with_other(&toml, "secret");
     let said = refusal(&second, &strange);
     assert!(said.contains("another DistCache serves"), "{said}");
     let mut client = first.connect(0);

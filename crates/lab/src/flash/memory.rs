@@ -1,6 +1,7 @@
 //! How much memory there is for what a subcommand simulates, so that it is refused before it is taken. It takes none.
 
 use config::ByteSize;
+use config::memory::in_meminfo;
 use rustix::process::{Resource, getrlimit};
 
 use crate::terminal::BadInput;
@@ -23,26 +24,21 @@ fn mib(bytes: u64) -> ByteSize {
 
 /// What the machine can give without swapping, or what this process may have if that is less. None where nobody tells.
 fn available() -> Option<u64> {
-    let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
+    let machine =
+        std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| in_meminfo(&text, "MemAvailable"));
     let limit = getrlimit(Resource::As).current;
     machine.into_iter().chain(limit).min()
 }
 
-fn mem_available(meminfo: &str) -> Option<u64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-    kib.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::mem_available;
+    use super::in_meminfo;
 
     #[test]
     fn what_is_available_is_read() {
         let meminfo =
             "MemTotal:       24606412 kB\nMemFree: 1 kB\nMemAvailable:   22130032 kB\nBuffers: 3 kB\n";
-        assert_eq!(mem_available(meminfo), Some(22_130_032 << 10));
-        assert_eq!(mem_available("MemTotal: 1 kB\n"), None);
+        assert_eq!(in_meminfo(meminfo, "MemAvailable"), Some(22_130_032 << 10));
+        assert_eq!(in_meminfo("MemTotal: 1 kB\n", "MemAvailable"), None);
     }
 }

@@ -7,7 +7,7 @@ use wire::resp::Command;
 
 use super::discovery::Discovery;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
-use super::redis::{LeaseRecord, Redis, RedisSettings};
+use super::redis::{Redis, RedisSettings};
 use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent};
 use crate::shards::{Effect, Input, Shards, ShardsConfig};
@@ -185,13 +185,13 @@ impl RedisCluster {
 
     fn connect(&mut self, server: SocketAddr) {
         self.seeds += 1;
-        let is_first = self.settings.lease_record.is_first && self.ups == 0;
+        let settings = self.settings.clone();
+        let settings = if self.ups == 0 { settings } else { settings.after_another() };
         let settings = RedisSettings {
-            lease_record: LeaseRecord { is_first, ..self.settings.lease_record },
             endpoint: Endpoint::Discovered(server),
             address: server.to_string(),
             seed: self.settings.seed.wrapping_add(self.seeds),
-            ..self.settings.clone()
+            ..settings
         };
         self.servers.insert(server, Redis::new(settings));
     }

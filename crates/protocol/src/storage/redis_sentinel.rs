@@ -8,7 +8,7 @@ use wire::resp::{Command, Value};
 use super::discovery::Discovery;
 use super::login::Login;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
-use super::redis::{LeaseRecord, Redis, RedisSettings};
+use super::redis::{Redis, RedisSettings};
 use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent};
 use crate::time::Time;
@@ -169,14 +169,14 @@ impl RedisSentinel {
             step.events.push(StorageEvent::Down { reason });
         }
         // What the one before has granted is on record there.
-        let is_first = self.settings.lease_record.is_first && self.switches == 0;
+        let settings = self.settings.clone();
+        let settings = if self.switches == 0 { settings } else { settings.after_another() };
         self.switches += 1;
         let mut redis = Redis::new(RedisSettings {
-            lease_record: LeaseRecord { is_first, ..self.settings.lease_record },
             endpoint: Endpoint::Discovered(primary.address),
             address: primary.address.to_string(),
             seed: self.settings.seed.wrapping_add(self.switches),
-            ..self.settings.clone()
+            ..settings
         });
         redis.forget_watches(watches);
         self.current = Some((primary, redis));

@@ -10,6 +10,7 @@ mod runner;
 
 pub use follower::Pulse;
 pub use mac::{HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER};
+pub(crate) use mac::{digits, hexadecimal};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
 pub use order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 

@@ -8,7 +8,7 @@ use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
-use protocol::storage::redis::{LeaseRecord, MarkSettings, Redis, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::tls::Certificates;
@@ -49,7 +49,8 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         user: redis.login.user.clone(),
         password: redis.login.password.as_ref().map(|password| password.0.clone()),
         fence: config.fence(shim),
-        mark: config.marked_part(shim).map(|part| MarkSettings { part, adopts: config.adopts }),
+        mark: config.marked_part(shim),
+        adopts: config.adopts,
         lease_record: LeaseRecord {
             wait: config.cluster.lease_terms().restart_wait(),
             limits: LeaseLimits::default(),

@@ -78,10 +78,8 @@ pub fn survey(
     patience: Duration,
 ) -> io::Result<Vec<ServerSeen>> {
     let mut looks = servers(config, certificates, shims, patience)?;
-    let questions = || {
-        let fixed = [&["CLIENT", "LIST"][..], &["INFO", "keyspace"]].map(Command::from_args);
-        fixed.into_iter().chain([MarkedPart::question()]).collect()
-    };
+    let asked = [&["CLIENT", "LIST"][..], &["INFO", "keyspace"], &MarkedPart::QUESTION];
+    let questions = || asked.map(Command::from_args).to_vec();
     for (look, answers) in ask_all(&mut looks, patience, |_| questions())? {
         let part = config.marked_part(look.seen.shim);
         look.first(answers, part.as_ref());

@@ -5,7 +5,7 @@ use std::time::Duration;
 use config::Address;
 use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::storage::StorageEvent;
-use protocol::storage::redis::{LeaseRecord, MarkSettings, MarkedPart, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, MarkedPart, RedisSettings};
 
 use crate::redis::{RESP2, Storage, settings};
 use crate::server::Server;
@@ -13,20 +13,17 @@ use crate::server::Server;
 const AOF: [&str; 4] = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /// The second of two shims, unless something else is asked for.
-fn second(server: &Server, change: impl Fn(&mut RedisSettings, &mut MarkSettings)) -> Storage {
+fn second(server: &Server, change: impl Fn(&mut RedisSettings, &mut MarkedPart)) -> Storage {
     let mut settings = settings(&Address::Unix(server.socket()), 7);
     settings.lease_record = LeaseRecord { is_first: false, ..settings.lease_record };
-    let mut mark = MarkSettings {
-        part: MarkedPart {
-            id: "1f".to_owned(),
-            cluster: "prod".to_owned(),
-            shims: vec!["shim-0".to_owned(), "shim-1".to_owned()],
-            shim: "shim-1".to_owned(),
-        },
-        adopts: false,
+    let mut part = MarkedPart {
+        id: "1f".to_owned(),
+        cluster: "prod".to_owned(),
+        shims: vec!["shim-0".to_owned(), "shim-1".to_owned()],
+        shim: "shim-1".to_owned(),
     };
-    change(&mut settings, &mut mark);
-    settings.mark = Some(mark);
+    change(&mut settings, &mut part);
+    settings.mark = Some(part);
     Storage::with(settings)
 }
 
@@ -64,14 +61,14 @@ fn who_would_look_for_the_keys_elsewhere_is_refused_and_takes_nothing() {
     storage.until_up();
     // What holds nothing may come to hold anything.
     storage.stop();
-    let mut other = second(&server, |_, mark| mark.part.shim = "shim-0".to_owned());
+    let mut other = second(&server, |_, part| part.shim = "shim-0".to_owned());
     other.until_up();
     other.stop();
     let mut storage = same(&server);
     storage.until_up();
     assert_eq!(storage.ask(RESP2, &["SET", "k", "v"]), "+OK\r\n");
     let check = |server: &Server, words: &str, change: &dyn Fn(&mut MarkedPart)| {
-        let mut other = second(server, |_, mark| change(&mut mark.part));
+        let mut other = second(server, |_, part| change(part));
         let refusal = other.until_refused();
         assert!(refusal.contains(words) && refusal.contains("--adopt"), "{refusal}");
     };
@@ -92,11 +89,11 @@ fn who_would_look_for_the_keys_elsewhere_is_refused_and_takes_nothing() {
     storage.until_up();
     assert_eq!(storage.ask(RESP2, &["GET", "k"]), "$1\r\nv\r\n");
     storage.stop();
-    let mut other = second(&server, |_, mark| (mark.part.id, mark.adopts) = ("2f".to_owned(), true));
+    let mut other = second(&server, |settings, part| (part.id, settings.adopts) = ("2f".to_owned(), true));
     other.until_up();
     other.stop();
     check(&server, "with another secret", &|_| {});
-    second(&server, |_, mark| mark.part.id = "2f".to_owned()).until_up();
+    second(&server, |_, part| part.id = "2f".to_owned()).until_up();
 }
 
 #[test]
@@ -114,8 +111,8 @@ fn leases_are_known_where_the_server_was_restarted_and_no_process_knows_them() {
     assert!(!told.same_data);
     // A server that keeps nothing has no keys either.
     server.restart(&[]);
-    let mut anew = second(&server, |settings, mark| {
-        (settings.lease_record.is_first, mark.part.id) = (true, "3f".to_owned());
+    let mut anew = second(&server, |settings, part| {
+        (settings.lease_record.is_first, part.id) = (true, "3f".to_owned());
     });
     assert_eq!(anew.until_up_after(), EarlierIncarnations::NONE);
     drop(anew);
@@ -143,8 +140,8 @@ fn one_server_has_one_distcache() {
     let mut one = same(&server);
     one.until_up();
     let other = |adopts: bool| {
-        second(&server, |settings, mark| {
-            (settings.fence.cluster, mark.adopts) = ("another".to_owned(), adopts);
+        second(&server, |settings, _| {
+            (settings.fence.cluster, settings.adopts) = ("another".to_owned(), adopts);
         })
     };
     let refusal = other(false).until_refused();
@@ -159,11 +156,16 @@ fn one_server_has_one_distcache() {
     next.until_up();
     let mut last = same(&server);
     assert!(last.until_refused().contains("another DistCache"));
-    let mut last = second(&server, |_, mark| mark.adopts = true);
+    let mut last = second(&server, |settings, _| settings.adopts = true);
     last.until_up();
     let ticket = next.store(RESP2, &[&["SET", "k", "late"]]);
     next.until_lost(ticket);
     assert!(next.until_refused().contains("another DistCache"), "it does not take turns");
+    // Two that adopt it do not take turns either.
+    let mut adopter = other(true);
+    adopter.until_up();
+    assert!(last.until_refused().contains("another DistCache"));
+    let last = adopter;
     let notes = |event: &StorageEvent| matches!(event, StorageEvent::Lost { .. });
     assert!(last.is_up() && !last.events().iter().any(notes));
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Address;
 use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
 use protocol::storage::network::{Endpoint, StorageInput};
-use protocol::storage::redis::{FenceName, LeaseRecord, MarkSettings, MarkedPart, Redis, RedisSettings};
+use protocol::storage::redis::{FenceName, LeaseRecord, MarkedPart, Redis, RedisSettings};
 use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::Storage as Backed;
@@ -201,7 +201,8 @@ pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
         user: None,
         password: None,
         fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
-        mark: Some(MarkSettings { part, adopts: false }),
+        mark: Some(part),
+        adopts: false,
         lease_record: LeaseRecord { wait: WAIT, limits: LeaseLimits::default(), is_first: true },
         cluster_mode: false,
         timeout: Duration::from_secs(5),

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
-use protocol::storage::redis::{FenceName, LeaseRecord, MarkSettings, MarkedPart, Redis, RedisSettings};
+use protocol::storage::redis::{FenceName, LeaseRecord, MarkedPart, Redis, RedisSettings};
 
 use crate::clock::HostClock;
 use crate::history::Executed;
@@ -122,7 +122,8 @@ pub(crate) fn settings(
         user: None,
         password: None,
         fence: FenceName { cluster: "c".to_owned(), shim: "s".to_owned(), slots: None },
-        mark: Some(MarkSettings { part, adopts: false }),
+        mark: Some(part),
+        adopts: false,
         lease_record,
         cluster_mode: false,
         timeout,

@@ -39,7 +39,7 @@ const ASKED: [&[&str]; 11] = [
     // What fences need: nobody has these.
     &["CLIENT", "KILL", "ID", "9223372036854775807"],
     &["ACL", "DELUSER", NOBODY],
-    &["FUNCTION", "LIST", "LIBRARYNAME", "distcache", "WITHCODE"],
+    &MarkedPart::QUESTION,
     &["INFO", "keyspace"],
 ];
 

@@ -41,14 +41,6 @@ pub enum MarkSeen {
     Untold,
 }
 
-/// What a shim keeps at its server.
-#[derive(Clone, Debug)]
-pub struct MarkSettings {
-    pub part: MarkedPart,
-    /// Takes a server over that holds something else.
-    pub adopts: bool,
-}
-
 /// The mark as it stands at the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Mark {
@@ -61,7 +53,7 @@ struct Mark {
 
 /// The mark of one server, as it was found and as it ought to be.
 pub(super) struct ServerMark {
-    settings: MarkSettings,
+    part: MarkedPart,
     /// Seconds on the server's clock, and when they were told.
     clock: Option<(u64, Time)>,
     /// What `INFO keyspace` said.
@@ -77,9 +69,7 @@ pub(super) struct ServerMark {
 
 impl MarkedPart {
     /// What asks a server for its mark.
-    pub fn question() -> Command {
-        Command::from_args(&["FUNCTION", "LIST", "LIBRARYNAME", LIBRARY, "WITHCODE"])
-    }
+    pub const QUESTION: [&str; 5] = ["FUNCTION", "LIST", "LIBRARYNAME", LIBRARY, "WITHCODE"];
 
     /// Whether a server that answers this may be used for this part. One that has no functions, or does not let them be listed, has
     /// no mark; one that has no keys, as `INFO keyspace` says, holds nothing. The error says what it holds instead.
@@ -182,9 +172,9 @@ fn code(list: &Value) -> Option<Bytes> {
 }
 
 impl ServerMark {
-    pub(super) fn new(settings: MarkSettings) -> ServerMark {
+    pub(super) fn new(part: MarkedPart) -> ServerMark {
         ServerMark {
-            settings,
+            part,
             clock: None,
             keyspace: String::new(),
             found: None,
@@ -192,10 +182,6 @@ impl ServerMark {
             is_asked: false,
             is_refused: false,
         }
-    }
-
-    pub(super) fn adopts(&self) -> bool {
-        self.settings.adopts
     }
 
     /// Takes the server's clock from INFO.
@@ -208,11 +194,11 @@ impl ServerMark {
         self.keyspace = info;
     }
 
-    /// Takes the answer to the question for it. The error says why the server must not be used.
-    pub(super) fn found(&mut self, list: &Value) -> Result<(), String> {
+    /// Takes the answer to the question for it. The error says why the server must not be used, unless somebody `adopts` it.
+    pub(super) fn found(&mut self, list: &Value, adopts: bool) -> Result<(), String> {
         self.found = code(list).and_then(|code| Mark::parse(&String::from_utf8_lossy(&code)));
-        match self.settings.part.check(list, &self.keyspace) {
-            Err(difference) if !self.settings.adopts => Err(format!("{difference}: {REMEDY}")),
+        match self.part.check(list, &self.keyspace) {
+            Err(difference) if !adopts => Err(format!("{difference}: {REMEDY}")),
             _ => Ok(()),
         }
     }
@@ -248,7 +234,7 @@ impl ServerMark {
         (self.written, self.is_asked) = (Some((incarnation, now, wait)), true);
         // Without a clock nobody can tell how old it is, which is as good as very old.
         let seen = self.server_time(now).unwrap_or(0);
-        let mark = Mark { part: self.settings.part.clone(), wait, seen };
+        let mark = Mark { part: self.part.clone(), wait, seen };
         Some(Command::from_args(&["FUNCTION", "LOAD", "REPLACE", &mark.code()]))
     }
 
@@ -269,9 +255,8 @@ impl ServerMark {
     }
 
     /// It did not get there, or nobody knows.
-    pub(super) fn lost(&mut self) -> Option<String> {
+    pub(super) fn lost(&mut self) {
         (self.written, self.is_asked) = (None, false);
-        None
     }
 }
 
@@ -282,7 +267,7 @@ mod tests {
     use bytes::Bytes;
     use wire::resp::Value;
 
-    use super::{Mark, MarkSettings, MarkedPart, ServerMark};
+    use super::{Mark, MarkedPart, ServerMark};
     use crate::coherence::lease::{EarlierIncarnations, LeaseLimits, Unrecorded};
     use crate::time::Time;
 
@@ -295,8 +280,8 @@ mod tests {
         }
     }
 
-    fn keeper(part: MarkedPart, adopts: bool) -> ServerMark {
-        let mut mark = ServerMark::new(MarkSettings { part, adopts });
+    fn keeper(part: MarkedPart) -> ServerMark {
+        let mut mark = ServerMark::new(part);
         mark.hear_keyspace("# Keyspace\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n".to_owned());
         mark
     }
@@ -338,14 +323,14 @@ mod tests {
     fn what_another_part_holds_is_refused_in_words() {
         let check = |theirs: MarkedPart, expected: Option<&str>| {
             let own = part("1f", &TWO, "shim-1");
-            let found = keeper(own.clone(), false).found(&mark(theirs.clone()));
+            let found = keeper(own.clone()).found(&mark(theirs.clone()), false);
             match expected {
                 None => assert_eq!(found, Ok(())),
                 Some(expected) => {
                     assert!(found.as_ref().is_err_and(|text| text.contains(expected)), "{found:?}")
                 }
             }
-            assert_eq!(keeper(own, true).found(&mark(theirs)), Ok(()), "a person has said so");
+            assert_eq!(keeper(own).found(&mark(theirs), true), Ok(()), "a person has said so");
         };
         check(part("1f", &TWO, "shim-1"), None);
         check(part("2f", &TWO, "shim-1"), Some("keys of cluster \"prod d\" with another secret"));
@@ -357,35 +342,35 @@ mod tests {
             part("1f", &["shim-1"], "shim-1"),
             Some("[[shim]] entries shim-1, and they are shim-1, shim-2 now"),
         );
-        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        let mut own = keeper(part("1f", &TWO, "shim-1"));
         assert!(
-            own.found(&listed("#!lua name=distcache\n"))
+            own.found(&listed("#!lua name=distcache\n"), false)
                 .is_err_and(|text| text.contains("nothing that is known"))
         );
-        assert_eq!(own.found(&Value::Array(vec![])), Ok(()));
-        assert_eq!(own.found(&Value::Error(Bytes::from_static(b"ERR unknown command"))), Ok(()));
+        assert_eq!(own.found(&Value::Array(vec![]), false), Ok(()));
+        assert_eq!(own.found(&Value::Error(Bytes::from_static(b"ERR unknown command")), false), Ok(()));
         own.hear_keyspace("# Keyspace\r\n".to_owned());
-        assert_eq!(own.found(&mark(part("2f", &TWO, "shim-2"))), Ok(()), "it is empty");
+        assert_eq!(own.found(&mark(part("2f", &TWO, "shim-2")), false), Ok(()), "it is empty");
         assert_eq!(
             own.earlier(Time(0), true).recorded,
             Duration::from_millis(203),
             "copies of what it had may be there"
         );
         // One server alone has all keys.
-        let mut alone = keeper(part("1f", &["a"], "a"), false);
-        assert_eq!(alone.found(&mark(part("2f", &["b"], "b"))), Ok(()));
+        let mut alone = keeper(part("1f", &["a"], "a"));
+        assert_eq!(alone.found(&mark(part("2f", &["b"], "b")), false), Ok(()));
     }
 
     #[test]
     fn earlier_leases_are_those_of_the_mark_and_of_whoever_came_after_it() {
-        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        let mut own = keeper(part("1f", &TWO, "shim-1"));
         let limits = LeaseLimits::default();
         let wait =
             |own: &ServerMark, now, is_first| limits.wait(own.earlier(now, is_first), None).as_millis();
         own.hear_clock(Time(0), "server_time_usec:160999999\r\n");
         assert_eq!(own.earlier(Time(0), true), EarlierIncarnations::NONE);
         assert_eq!(own.earlier(Time(0), false), EarlierIncarnations::unrecorded(Unrecorded::Unknown));
-        own.found(&mark(part("1f", &TWO, "shim-1"))).expect("it fits");
+        own.found(&mark(part("1f", &TWO, "shim-1")), false).expect("it fits");
         let earlier = own.earlier(Time(0), true);
         assert_eq!(
             earlier.unrecorded,
@@ -403,7 +388,7 @@ mod tests {
 
     #[test]
     fn it_is_written_once_for_each_incarnation_and_every_minute() {
-        let mut own = keeper(part("1f", &TWO, "shim-1"), false);
+        let mut own = keeper(part("1f", &TWO, "shim-1"));
         let ms = Duration::from_millis;
         let minute = 60_000_000;
         let mut write = |now, number, wait| {
@@ -415,7 +400,9 @@ mod tests {
         assert!(write(0, 1, 1020) && !write(minute - 1, 1, 1020) && write(minute, 1, 1020));
         assert!(write(minute, 2, 1020) && write(minute, 2, 20) && !write(minute, 2, 20));
         own.command(Time(2 * minute), 2, ms(20));
-        assert!(own.is_asked() && own.lost().is_none() && !own.is_asked());
+        assert!(own.is_asked());
+        own.lost();
+        assert!(!own.is_asked());
         assert!(own.command(Time(2 * minute), 2, ms(20)).is_some(), "nobody knows whether it is there");
         let told = own.answered(b"-NOPERM no\r\n").expect("people are told");
         assert!(told.contains("(NOPERM no)") && own.command(Time(2 * minute), 2, ms(20)).is_none());

@@ -33,7 +33,7 @@ use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
 use mark::ServerMark;
-pub use mark::{MarkSeen, MarkSettings, MarkedPart, REMEDY};
+pub use mark::{MarkSeen, MarkedPart, REMEDY};
 pub use settings::{LeaseRecord, RedisSettings};
 use takeover::{Takeover, Trouble};
 
@@ -132,16 +132,8 @@ impl Backend for Redis {
 impl Redis {
     pub fn new(settings: RedisSettings) -> Redis {
         let mut random = SmallRng::seed_from_u64(settings.seed);
-        let login = settings.login();
         let mut fork = || SmallRng::from_rng(&mut random);
-        let takeover = Takeover::new(
-            login,
-            settings.cluster_mode,
-            settings.fence.clone(),
-            settings.mark.clone(),
-            settings.lease_record,
-            fork(),
-        );
+        let takeover = Takeover::new(&settings, fork());
         Redis {
             admin: Admin::new(settings.endpoint, settings.tls, Backoff::new(BACKOFF_MIN, fork()), takeover),
             shared: [None, None],
@@ -440,8 +432,8 @@ impl Redis {
     /// Writes the mark if that is due, as the user of this incarnation, so that none of an earlier one comes later. Whether none
     /// is on its way.
     fn write_mark(&mut self, step: &mut StorageStep<'_>) -> bool {
-        if let Some(command) = self.admin.takeover.mark_command(step.now)
-            && let Some((connection, line)) = &mut self.shared[0]
+        if let Some((connection, line)) = &mut self.shared[0]
+            && let Some(command) = self.admin.takeover.mark_command(step.now)
         {
             let commands = SmallVec::from_elem(command.frame().clone(), 1);
             let (ticket, lane, reach) = (MARK_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
@@ -461,14 +453,15 @@ impl Redis {
             )
         };
         let Some(at) = step.events.iter().position(is_it) else { return };
-        let warning = match step.events.remove(at) {
-            StorageEvent::Replies { replies, .. } => mark.answered(&replies.concat()),
+        match step.events.remove(at) {
+            StorageEvent::Replies { replies, .. } => {
+                if let Some(warning) = mark.answered(&replies.concat()) {
+                    self.health.note(NoteLevel::Warning, &warning, step.events);
+                }
+                self.settle(step);
+            }
             _ => mark.lost(),
-        };
-        if let Some(warning) = warning {
-            self.health.note(NoteLevel::Warning, &warning, step.events);
         }
-        self.settle(step);
     }
 
     /// Says why writes wait, at the start of a process.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::acl::FenceName;
-use super::mark::MarkSettings;
+use super::mark::MarkedPart;
 use crate::coherence::lease::LeaseLimits;
 use crate::storage::login::Login;
 use crate::storage::network::Endpoint;
@@ -32,7 +32,9 @@ pub struct RedisSettings {
     /// For the names of the ACL users of its incarnations.
     pub fence: FenceName,
     /// What the server has to hold; none where keys move between servers.
-    pub mark: Option<MarkSettings>,
+    pub mark: Option<MarkedPart>,
+    /// The first incarnation of this process takes the server over whatever it holds and whoever serves it.
+    pub adopts: bool,
     pub lease_record: LeaseRecord,
     /// The server is one of a Redis Cluster.
     pub cluster_mode: bool,
@@ -44,6 +46,12 @@ pub struct RedisSettings {
 }
 
 impl RedisSettings {
+    /// For a server that comes after another one: what a person has said at the start was of that.
+    pub(in crate::storage) fn after_another(self) -> RedisSettings {
+        let lease_record = LeaseRecord { is_first: false, ..self.lease_record };
+        RedisSettings { lease_record, adopts: false, ..self }
+    }
+
     pub(in crate::storage) fn login(&self) -> Option<Login> {
         Login::new(self.user.clone(), self.password.clone())
     }

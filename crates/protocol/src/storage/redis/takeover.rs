@@ -9,9 +9,9 @@ use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};
 
 use super::acl::{self, FenceName, Legacy, OtherUsers, UserKind};
-use super::mark::{MarkSettings, MarkedPart, ServerMark};
+use super::mark::{MarkedPart, ServerMark};
 use super::server::{self, Identity};
-use super::settings::LeaseRecord;
+use super::settings::{LeaseRecord, RedisSettings};
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::storage::StorageTraits;
 use crate::storage::login::Login;
@@ -46,11 +46,11 @@ enum Step {
     Keyspace,
     /// Whether the server holds what it is to hold, if anything.
     Mark,
-    /// Own user first, list second: of two shims that do this at once, at least the later one sees the other.
     /// What the name of this incarnation's user has to say.
     Look,
     /// Whether others are there that are none of this shim's.
     Strangers,
+    /// Own user first, list second: of two shims that do this at once, at least the later one sees the other.
     Make,
     List,
     Delete,
@@ -89,6 +89,7 @@ pub(super) struct Takeover {
     cluster_mode: bool,
     fence: FenceName,
     pub(super) mark: Option<ServerMark>,
+    adopts: bool,
     random: SmallRng,
     step: Step,
     traits: StorageTraits,
@@ -125,19 +126,14 @@ fn delete_users<'a>(users: impl IntoIterator<Item = &'a str>) -> Command {
 }
 
 impl Takeover {
-    pub(super) fn new(
-        login: Option<Login>,
-        cluster_mode: bool,
-        fence: FenceName,
-        mark: Option<MarkSettings>,
-        record: LeaseRecord,
-        random: SmallRng,
-    ) -> Takeover {
+    pub(super) fn new(settings: &RedisSettings, random: SmallRng) -> Takeover {
+        let record = settings.lease_record;
         Takeover {
-            login,
-            cluster_mode,
-            fence,
-            mark: mark.map(ServerMark::new),
+            login: settings.login(),
+            cluster_mode: settings.cluster_mode,
+            fence: settings.fence.clone(),
+            mark: settings.mark.clone().map(ServerMark::new),
+            adopts: settings.adopts,
             random,
             step: Step::Login,
             traits: StorageTraits::default(),
@@ -217,7 +213,7 @@ impl Takeover {
             Step::Server => fixed(&["INFO", "server"]),
             Step::Replication => fixed(&["INFO", "replication"]),
             Step::Keyspace => fixed(&["INFO", "keyspace"]),
-            Step::Mark => Some(MarkedPart::question()),
+            Step::Mark => fixed(&MarkedPart::QUESTION),
             Step::Connections | Step::Strangers => fixed(&["CLIENT", "LIST"]),
             Step::WhoAmI => fixed(&["ACL", "WHOAMI"]),
             Step::Rules => fixed(&["ACL", "LIST"]),
@@ -384,9 +380,15 @@ impl Takeover {
         }
     }
 
+    /// Whether it takes the server over whatever is there: once, because those who do it in turn would never end.
+    fn is_adopting(&self) -> bool {
+        self.adopts && !self.has_governed
+    }
+
     fn marked(&mut self, list: &Value) -> Result<Progress, Trouble> {
+        let adopts = self.is_adopting();
         if let Some(mark) = &mut self.mark
-            && let Err(difference) = mark.found(list)
+            && let Err(difference) = mark.found(list, adopts)
         {
             self.step = Step::Server;
             return Err(Trouble::Refused(difference));
@@ -397,8 +399,7 @@ impl Takeover {
 
     /// One server has one DistCache. Others that are not connected do not come back as what they were: their users go.
     fn strangers(&mut self, clients: &str) -> Result<Progress, Trouble> {
-        let adopts = self.mark.as_ref().is_some_and(ServerMark::adopts);
-        if let Some(user) = acl::connected(clients, &self.others.strangers).filter(|_| !adopts) {
+        if let Some(user) = acl::connected(clients, &self.others.strangers).filter(|_| !self.is_adopting()) {
             self.step = Step::Server;
             return Err(Trouble::Refused(format!(
                 "another DistCache serves the server, or another shim of this one (as user {user}): one server has one, or their \

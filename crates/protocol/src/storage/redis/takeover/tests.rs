@@ -8,8 +8,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::{Command, Value};
 
-use super::{FenceName, Incarnation, LeaseRecord, Step, Takeover, Trouble};
+use super::{FenceName, Incarnation, LeaseRecord, RedisSettings, Step, Takeover, Trouble};
 use crate::coherence::lease::{LeaseLimits, Unrecorded};
+use crate::storage::network::Endpoint;
 use crate::time::Time;
 
 /// As much of a server as a takeover asks for.
@@ -57,15 +58,31 @@ fn takeover(seed: u64) -> Takeover {
 
 /// One whose leases are waited for so many milliseconds.
 fn waited_for(seed: u64, wait: u64) -> Takeover {
-    let ms = Duration::from_millis;
-    let mut takeover = Takeover::new(
-        None,
-        false,
-        FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
-        None,
-        LeaseRecord { wait: ms(wait), limits: LeaseLimits::default(), is_first: false },
-        SmallRng::seed_from_u64(seed),
-    );
+    takeover_of(seed, wait, |_| {})
+}
+
+fn takeover_of(seed: u64, wait: u64, change: impl FnOnce(&mut RedisSettings)) -> Takeover {
+    let mut settings = RedisSettings {
+        endpoint: Endpoint::Configured,
+        address: String::new(),
+        tls: false,
+        user: None,
+        password: None,
+        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        mark: None,
+        adopts: false,
+        lease_record: LeaseRecord {
+            wait: Duration::from_millis(wait),
+            limits: LeaseLimits::default(),
+            is_first: false,
+        },
+        cluster_mode: false,
+        timeout: Duration::from_secs(1),
+        pinned_max: 0,
+        seed,
+    };
+    change(&mut settings);
+    let mut takeover = Takeover::new(&settings, SmallRng::seed_from_u64(seed));
     takeover.restart();
     takeover
 }
@@ -281,4 +298,43 @@ fn a_busy_server_is_asked_the_same_again() {
     let busy = Value::Error(Bytes::from_static(b"BUSY Redis is busy running a script."));
     assert!(matches!(shim.reply(Time(0), &busy), Err(Trouble::Wait(_))));
     assert_eq!(shim.command(Time(0)), first);
+}
+
+/// Asks until it has settled or is refused.
+fn is_refused(shim: &mut Takeover, server: &mut Server) -> bool {
+    while let Some(command) = shim.command(Time(0)) {
+        let reply = server.execute(&command);
+        match shim.reply(Time(0), &reply) {
+            Ok(_) => {}
+            Err(Trouble::Refused(what)) => {
+                assert!(what.contains("another DistCache serves"), "{what}");
+                return true;
+            }
+            Err(trouble) => panic!("{trouble:?}"),
+        }
+    }
+    server.connected = shim.settled().map(|found| found.user.clone()).into_iter().collect();
+    false
+}
+
+/// Who adopts a server does it once: two that did it in turn would never end.
+#[test]
+fn strangers_that_are_connected_are_displaced_by_who_is_told_to_and_once() {
+    for cluster_mode in [false, true] {
+        let slots = cluster_mode.then_some((0, 5460));
+        let of = |seed, cluster: &str, adopts| {
+            takeover_of(seed, 20, |settings| {
+                settings.fence = FenceName { cluster: cluster.to_owned(), shim: "shim-0".to_owned(), slots };
+                settings.adopts = adopts;
+            })
+        };
+        let mut server = Server::default();
+        let (mut first, mut second) = (of(1, "a", true), of(2, "b", true));
+        assert!(!is_refused(&mut first, &mut server) && is_refused(&mut of(3, "b", false), &mut server));
+        assert!(!is_refused(&mut second, &mut server));
+        first.renounce();
+        assert!(is_refused(&mut first, &mut server) && !first.is_replaced());
+        server.connected.clear();
+        assert!(!is_refused(&mut first, &mut server), "the other is gone");
+    }
 }
