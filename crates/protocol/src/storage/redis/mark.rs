@@ -245,7 +245,9 @@ impl ServerMark {
     /// The server has answered it; what to tell people, who are not told again.
     pub(super) fn answered(&mut self, reply: &[u8]) -> Option<String> {
         self.is_asked = false;
-        let error = reply.strip_prefix(b"-")?.trim_ascii_end().escape_ascii();
+        let error = String::from_utf8_lossy(reply.strip_prefix(b"-")?.trim_ascii_end());
+        // Of what it does not know it shows what it was told.
+        let error = error.split(", with args").next().unwrap_or_default();
         (!std::mem::replace(&mut self.is_refused, true)).then(|| {
             format!(
                 "the server keeps no mark of whose keys it holds ({error}): members that are started with other shims or another \
@@ -384,6 +386,14 @@ mod tests {
         assert_eq!(wait(&own, Time(0), false), 60_600, "a clock that went back");
         own.hear_clock(Time(0), "");
         assert_eq!(wait(&own, Time(0), false), 60_600);
+    }
+
+    #[test]
+    fn what_people_are_told_is_the_server_s_error_and_not_the_mark_again() {
+        let reply =
+            b"-ERR unknown command 'FUNCTION', with args beginning with: 'LOAD' 'REPLACE' '#!lua'\r\n";
+        let told = keeper(part("1f", &TWO, "shim-1")).answered(reply).expect("people are told");
+        assert!(told.contains("holds (ERR unknown command 'FUNCTION'): members"), "{told}");
     }
 
     #[test]
