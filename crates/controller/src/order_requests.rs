@@ -44,12 +44,14 @@ pub struct Reload {
     pub members: bool,
 }
 
-/// The map after a reload, and what each member has made of its file.
+/// The map after a reload, what each member has made of its file, and members that nothing is heard of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReloadView {
     #[serde(flatten)]
     pub map: MapView,
     pub members: BTreeMap<String, Reloaded>,
+    #[serde(default)]
+    pub unheard: Vec<String>,
 }
 
 pub(crate) async fn purge(
@@ -84,20 +86,36 @@ pub(crate) async fn reload(
     body: CommandBody,
 ) -> Result<Json<ReloadView>, HttpProblem> {
     let asked: Option<Reload> = body.read_if_any()?;
-    let (map, members) = grow(&api)?;
+    let map = grow(&api)?;
     if !asked.is_none_or(|asked| asked.members) {
-        return Ok(Json(ReloadView { map, members: BTreeMap::new() }));
+        return Ok(Json(ReloadView { map, members: BTreeMap::new(), unheard: Vec::new() }));
+    }
+    let unheard = unheard(&api).await;
+    let members: BTreeSet<String> = api.service().statuses.keys().cloned().collect();
+    if members.is_empty() {
+        let what = "no member was reloaded, because nothing is heard of any; try again later";
+        return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, what));
     }
     let progress = ask(&api, OrderKind::Reload, members).await?;
     let members = answered(progress, "not everywhere reloaded", |outcome| match outcome {
         OrderOutcome::Reloaded(reloaded) => Some(reloaded),
         _ => None,
     })?;
-    Ok(Json(ReloadView { map, members }))
+    Ok(Json(ReloadView { map, members, unheard }))
 }
 
-/// Reads the controller's file again; the map then, and the members that are heard of.
-fn grow(api: &HttpApi) -> Result<(MapView, BTreeSet<String>), HttpProblem> {
+async fn unheard(api: &HttpApi) -> Vec<String> {
+    loop {
+        let unheard = api.service().unheard((api.clock)());
+        match unheard {
+            Some(unheard) => return unheard,
+            None => tokio::time::sleep(LOOK).await,
+        }
+    }
+}
+
+/// Reads the controller's file again; the map then.
+fn grow(api: &HttpApi) -> Result<MapView, HttpProblem> {
     let config = Arc::clone(api.service().config());
     let newer =
         read_again(&config).map_err(|error| HttpProblem::new(StatusCode::UNPROCESSABLE_ENTITY, error))?;
@@ -106,7 +124,7 @@ fn grow(api: &HttpApi) -> Result<(MapView, BTreeSet<String>), HttpProblem> {
     let reloaded = service.reload((api.clock)(), &newer);
     reloaded.map_err(|error| HttpProblem::new(StatusCode::CONFLICT, error))?;
     has_store(&service)?;
-    Ok((MapView::of(&service), service.statuses.keys().cloned().collect()))
+    Ok(MapView::of(&service))
 }
 
 async fn ask(

@@ -47,6 +47,8 @@ pub(crate) struct Service {
     store: Box<dyn ControllerStore>,
     /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
+    /// From when on every member that lives has been heard of.
+    heard_all: Time,
     /// When a heartbeat of a member came whose configuration differs, and in what.
     disagreeing: BTreeMap<String, (Time, Disagreement)>,
     pub(crate) orders: OpenOrders,
@@ -70,6 +72,7 @@ impl Service {
             members: Configured(config),
         };
         Service {
+            heard_all: now.after(settings.terms.lease),
             machine: Controller::new(now, settings),
             id,
             store,
@@ -110,6 +113,15 @@ impl Service {
             orders: self.orders.of(&members),
             hot: if routes { hottest(self.statuses.values()) } else { Vec::new() },
         })
+    }
+
+    /// Members that nothing is heard of, once that means something: a controller that has just started waits.
+    pub(crate) fn unheard(&self, now: Time) -> Option<Vec<String>> {
+        let config = self.config();
+        let members = config.member_ids().filter(|id| config.peer(id).is_some());
+        let unheard = members.filter(|id| !self.statuses.contains_key(*id));
+        let unheard: Vec<String> = unheard.map(str::to_owned).collect();
+        (unheard.is_empty() || now >= self.heard_all).then_some(unheard)
     }
 
     /// A heartbeat that was not authentic.

@@ -75,5 +75,9 @@ fn report(reloaded: &ReloadView) -> String {
         };
         lines.push(format!("  {id}: {changed}{restart}"));
     }
+    let unheard = reloaded.unheard.iter();
+    lines.extend(
+        unheard.map(|id| format!("  {id}: nothing is heard of it; it reads its file when it starts")),
+    );
     lines.join("\n")
 }

@@ -50,6 +50,22 @@ fn every_process_acts_on_a_new_file() {
     });
 }
 
+/// A controller that has just started has heard of nobody yet: it waits, and says of whom it hears nothing.
+#[test]
+fn a_new_controller_waits_for_members() {
+    let _machine = shared();
+    let controller_keys = "member_lease_ms = 20000".to_owned();
+    let mut cluster =
+        Cluster::apart(Layout { controller_keys, tables: LIMITS.to_owned(), ..Layout::embedded(1) });
+    cluster.kill("controller");
+    cluster.start("controller");
+    rewrite(&cluster, "64KiB", "63KiB");
+    let reloaded = cluster.command(cluster.layout.controller, &["reload"]).expect("reloaded");
+    let members = reloaded["members"].as_object().expect("members");
+    assert_eq!(members.len(), 4, "a shim, two nodes, a router: {reloaded}");
+    assert_eq!(reloaded["unheard"], serde_json::json!([]));
+}
+
 #[test]
 fn a_file_that_is_no_good_changes_nothing() {
     let _machine = shared();
