@@ -42,10 +42,15 @@ impl Cluster {
             _ => None,
         };
         let lease = matches!(message, Message::Grant(_));
-        self.note_birth(to, from, &message);
+        let birth = self.birth_of(to, from, &message).map(|birth| (birth, self.taken(to)));
         match &self.hosts[to].machine {
             Some(Machine::Node(_)) => {
                 self.step_node(to, node::Input::Message { from, message });
+                if let Some(((held, birth), taken)) = birth
+                    && self.taken(to) > taken
+                {
+                    self.births.bear(held, birth);
+                }
                 if let Some(key) = key {
                     self.check_servable(to, &key);
                 } else if lease {

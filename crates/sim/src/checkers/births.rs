@@ -6,28 +6,40 @@ use wire::{Key, Message, Peer, View};
 
 use crate::cluster::Cluster;
 use crate::network::HostId;
-use crate::records::Birth;
+use crate::records::{Birth, HeldCopy};
 
 impl Cluster {
-    pub(crate) fn note_birth(&mut self, to: HostId, from: Peer, message: &Message) {
+    /// When a node asks for a copy; and the copy that a message brings to it, if it takes it.
+    pub(crate) fn birth_of(
+        &mut self,
+        to: HostId,
+        from: Peer,
+        message: &Message,
+    ) -> Option<(HeldCopy, Birth)> {
+        let now = self.world.now();
         match (from, message) {
             (Peer::Node(node), Message::Fetch(fetch)) => {
                 let asked = (usize::from(node.0), fetch.session, fetch.fill);
-                self.births.asked.entry(asked).or_insert(self.world.now());
+                self.births.asked.entry(asked).or_insert(now);
+                None
             }
             (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, version, .. })) => {
-                if let Some(asked) = self.births.asked.remove(&(to, *session, *fill)) {
-                    let read = self.births.read_since(key, asked);
-                    self.births.bear((to, key.digest.0, *view), Birth { version: *version, asked, read });
-                }
+                let asked = self.births.asked.remove(&(to, *session, *fill))?;
+                let read = self.births.read_since(key, asked);
+                Some(((to, key.digest.0, *view), Birth { version: *version, asked, read }))
             }
             (Peer::Shim(_), Message::Commit(commit)) => {
-                let birth =
-                    Birth { version: commit.version, asked: self.world.now(), read: self.world.now() };
-                self.births.bear((to, commit.key.digest.0, View::GET), birth);
+                let birth = Birth { version: commit.version, asked: now, read: now };
+                Some(((to, commit.key.digest.0, View::GET), birth))
             }
-            _ => {}
+            _ => None,
         }
+    }
+
+    /// How many copies a node has taken: what it ignores, as it does a poisoned fill, is none.
+    pub(crate) fn taken(&self, host: HostId) -> u64 {
+        let statistics = self.hosts[host].node().map(|node| node.statistics());
+        statistics.map_or(0, |statistics| statistics.fills + statistics.commits)
     }
 
     /// The births of the copies of a key that a node would serve now.
