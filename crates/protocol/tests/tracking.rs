@@ -88,7 +88,11 @@ impl World {
     }
 
     fn set(&mut self, router: u16, request: u64, key: &str) {
-        let command = Command::from_args(&["SET", key, "v"]).frame().clone();
+        self.execute(router, request, key, &["SET", key, "v"]);
+    }
+
+    fn execute(&mut self, router: u16, request: u64, key: &str, words: &[&str]) {
+        let command = Command::from_args(words).frame().clone();
         let key = self.placement.key(0, key.to_owned().into());
         let (resp3, ordered, watch) = (false, false, None);
         self.say(
@@ -262,14 +266,16 @@ fn a_write_that_is_never_reported_is_nobody_s_soon() {
     let mut world = World::new();
     world.follow(0, None, &[""]);
     world.open();
-    // It fails.
+    // It fails, and may have changed something before.
     world.set(0, 7, "k");
     world.write_done("-OOM no\r\n");
     world.report(&["k"]);
+    world.tick(100);
+    world.answer("PING", "+PONG\r\n");
     // It changes nothing, and a PING that was sent later is answered.
     world.set(0, 8, "k");
     world.write_done("+OK\r\n");
-    world.tick(100);
+    world.tick(200);
     world.report(&["k"]);
     world.set(0, 9, "k");
     world.write_done("+OK\r\n");
@@ -278,6 +284,81 @@ fn a_write_that_is_never_reported_is_nobody_s_soon() {
     world.answer("PING", "+PONG\r\n");
     world.report(&["k"]);
     assert_eq!(world.told(), ["0 r7 -OOM no", "0 k", "0 r8 +OK", "0 k by r8", "0 r9 +OK", "0 k"]);
+}
+
+/// Storage reports one moment's changes of a key once, and none for a write that changes nothing.
+#[test]
+fn a_report_that_may_be_of_several_writers_names_none() {
+    let mut world = World::new();
+    world.follow(0, None, &[""]);
+    world.open();
+    // Both at once: this is the second one's as well, or the first one's alone.
+    world.set(0, 7, "k");
+    world.set(1, 8, "k");
+    world.report(&["k"]);
+    world.report(&["k"]);
+    world.write_done("+OK\r\n");
+    world.write_done("+OK\r\n");
+    assert_eq!(world.told(), ["0 k", "0 k", "0 r7 +OK", "1 r8 +OK"]);
+    // The first changed nothing.
+    world.tick(200);
+    world.answer("PING", "+PONG\r\n");
+    world.set(0, 9, "k");
+    world.write_done("+OK\r\n");
+    world.set(1, 10, "k");
+    world.report(&["k"]);
+    world.write_done("+OK\r\n");
+    assert_eq!(world.told(), ["0 r9 +OK", "0 k", "1 r10 +OK"]);
+    // A script that may have written any key, until a PING that was sent behind it.
+    world.tick(200);
+    world.answer("PING", "+PONG\r\n");
+    world.execute(1, 11, "k", &["EVAL", "return redis.call('DEL', 'k')", "0"]);
+    world.write_done("+OK\r\n");
+    world.set(0, 12, "k");
+    world.write_done("+OK\r\n");
+    world.report(&["k"]);
+    world.tick(200);
+    world.answer("PING", "+PONG\r\n");
+    world.set(0, 13, "k");
+    world.report(&["k"]);
+    world.write_done("+OK\r\n");
+    assert_eq!(world.told(), ["1 r11 +OK", "0 r12 +OK", "0 k", "0 k by r13", "0 r13 +OK"]);
+}
+
+/// The one that has written may have read the key since, and is not told of its own write.
+#[test]
+fn a_router_s_own_write_leaves_its_interest() {
+    let mut world = World::new();
+    world.follow(0, None, &[]);
+    world.follow(1, None, &[]);
+    world.open();
+    world.track(0, "k");
+    world.track(1, "k");
+    world.set(0, 7, "k");
+    world.write_done("+OK\r\n");
+    world.report(&["k"]);
+    world.set(1, 8, "k");
+    world.write_done("+OK\r\n");
+    world.report(&["k"]);
+    world.report(&["k"]);
+    assert_eq!(world.told(), ["0 r7 +OK", "0 k by r7", "1 k", "1 r8 +OK", "0 k"]);
+}
+
+/// What is remembered of writers ends with a PING, which comes the sooner the more there are.
+#[test]
+fn many_writers_are_not_waited_for_long() {
+    let mut world = World::new();
+    world.follow(0, None, &[]);
+    world.open();
+    for number in 1..1 << 15 {
+        world.set(0, number, &format!("k{number}"));
+        assert!(world.feed.is_empty(), "after {number}");
+        world.write_done("+OK\r\n");
+    }
+    world.set(0, 1 << 15, "k");
+    world.answer("PING", "+PONG\r\n");
+    world.set(0, 1 + (1 << 15), "l");
+    assert!(world.feed.is_empty(), "the first ones are done with");
 }
 
 #[test]

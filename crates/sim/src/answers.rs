@@ -107,7 +107,6 @@ impl Cluster {
         let Some(tracker) = &mut self.clients[client].tracker else { return };
         if writes {
             // It knows what it has done itself.
-            tracker.wrote.insert(key, self.world.now());
             tracker.kept.retain(|(other, _), _| *other != key);
         } else if let (Some(form), Some(reply), true, true) = (form, reply, keeps, tracker.confirmed) {
             tracker.kept.insert((key, form), reply.to_vec());

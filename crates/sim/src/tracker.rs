@@ -30,8 +30,6 @@ pub(crate) struct Tracker {
     pub(crate) said: bool,
     /// Replies as RESP2 has them, by key and form of reading.
     pub(crate) kept: BTreeMap<(usize, usize), Vec<u8>>,
-    /// By key: when it was told of its last write.
-    pub(crate) wrote: BTreeMap<usize, u64>,
 }
 
 impl Tracker {
@@ -43,15 +41,13 @@ impl Tracker {
             TrackingChoice::OptOut,
             TrackingChoice::Broadcast,
         ]);
-        let (kept, wrote) = (BTreeMap::new(), BTreeMap::new());
-        Tracker { choice, noloop: random.percent(30), confirmed: false, said: false, kept, wrote }
+        Tracker { choice, noloop: random.percent(30), confirmed: false, said: false, kept: BTreeMap::new() }
     }
 
     /// Its connection is gone, and nobody will tell it of changes.
     pub(crate) fn disconnected(&mut self) {
         (self.confirmed, self.said) = (false, false);
         self.kept.clear();
-        self.wrote.clear();
     }
 
     /// Whether the reply to the next command may be kept.

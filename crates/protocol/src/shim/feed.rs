@@ -142,7 +142,7 @@ impl Shim {
                 let command = Command::from_args(&["CLIENT", "TRACKING", "ON", "BCAST"]);
                 self.ask_feed(step, command.frame().clone());
             }
-            State::Open if !self.feed.asked && since >= interval => {
+            State::Open if !self.feed.asked && (since >= interval || self.tracking.awaits_many()) => {
                 self.ask_feed(step, Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"));
             }
             _ => {}

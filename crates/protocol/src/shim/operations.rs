@@ -330,7 +330,7 @@ impl Shim {
         operation.phase = Phase::Sent { ticket };
         self.larges.asked += usize::from(operation.streams());
         if self.tracking.is_wanted() {
-            self.expect_report(id);
+            self.expect_report(step, id);
         }
     }
 

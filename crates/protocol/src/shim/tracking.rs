@@ -15,8 +15,9 @@ use super::step::ShimStep;
 use super::{Shim, StorageState};
 use crate::hash::KeyMap;
 
-/// Writes whose report is awaited only to learn whose it is; more are reported as anybody's.
-const WRITERS_MAX: usize = 1 << 16;
+/// From so many keys on whose writers' reports are awaited, the next PING is not put off: what has been answered by then
+/// is awaited no longer.
+const WRITERS_MANY: usize = 1 << 15;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tracking {
@@ -28,7 +29,10 @@ pub(super) struct Tracking {
     serial: u64,
     /// To be answered once the feed is open.
     waiting: Vec<Origin>,
+    /// By key, where a router asks whose writes are reported.
     writers: KeyMap<SmallVec<[Writer; 1]>>,
+    /// Writers that may have changed any key.
+    any_key_writers: Vec<Writer>,
 }
 
 #[derive(Clone, Debug)]
@@ -47,13 +51,53 @@ struct Interest {
 #[derive(Clone, Copy, Debug)]
 struct Writer {
     origin: Origin,
+    /// A report may have been this one's, or another's: no later one is known to be.
+    doubtful: bool,
     /// How many PINGs had been sent over the feed when it was answered.
     answered: Option<u64>,
+}
+
+impl Writer {
+    /// Whether its report may still come when a PING of this number has been answered.
+    fn is_awaited(&self, ping: u64) -> bool {
+        self.answered.is_none_or(|answered| answered >= ping)
+    }
 }
 
 impl Tracking {
     pub(super) fn is_wanted(&self) -> bool {
         !self.followers.is_empty()
+    }
+
+    pub(super) fn awaits_many(&self) -> bool {
+        self.writers.len() + self.any_key_writers.len() >= WRITERS_MANY
+    }
+
+    /// Who is interested in a key that has changed, and is told of it. A router whose own request has changed it stays
+    /// interested: the one among its clients that wrote may not be told, and may have read the key since.
+    fn take_interested(&mut self, key: &Key, writer: Option<RouterId>) -> SmallVec<[RouterId; 2]> {
+        let Some(interest) = self.interests.get_mut(key) else { return SmallVec::new() };
+        match writer.filter(|writer| interest.routers.contains(writer)) {
+            Some(writer) => std::mem::replace(&mut interest.routers, SmallVec::from_elem(writer, 1)),
+            None => self.interests.remove(key).map(|interest| interest.routers).unwrap_or_default(),
+        }
+    }
+
+    /// Whose change it was, if only one can have made it. Storage reports one moment's changes of a key once, and none
+    /// for a write that changes nothing: of several writers that await a report each may be the one, or all.
+    fn take_writer(&mut self, key: &Key) -> Option<Origin> {
+        let writers = self.writers.get_mut(key)?;
+        match (&writers[..], &self.any_key_writers[..]) {
+            ([Writer { origin, doubtful: false, .. }], []) => {
+                let origin = *origin;
+                self.writers.remove(key);
+                Some(origin)
+            }
+            _ => {
+                writers.iter_mut().for_each(|writer| writer.doubtful = true);
+                None
+            }
+        }
     }
 }
 
@@ -146,15 +190,18 @@ impl Shim {
         let mut runs: Vec<(RouterId, Option<u64>, Vec<Bytes>)> = Vec::new();
         for name in names {
             let key = self.placement.key(0, name.clone());
-            let writer = self.take_writer(&key);
-            let interest = self.tracking.interests.remove(&key);
+            let origin = self.tracking.take_writer(&key);
+            let writer = origin.and_then(|origin| match origin.from {
+                Peer::Router(router) => Some((router, origin.request)),
+                _ => None,
+            });
+            let interested = self.tracking.take_interested(&key, writer.map(|(router, _)| router));
             for (&router, follower) in &self.tracking.followers {
-                let tracks = interest.as_ref().is_some_and(|interest| interest.routers.contains(&router));
+                let tracks = interested.contains(&router);
                 if !tracks && !follower.prefixes.iter().any(|prefix| name.starts_with(prefix)) {
                     continue;
                 }
-                let own = writer.filter(|origin| origin.from == Peer::Router(router));
-                let own = own.map(|origin| origin.request);
+                let own = writer.filter(|(writer, _)| *writer == router).map(|(_, request)| request);
                 match runs.iter_mut().rfind(|(to, ..)| *to == router) {
                     Some((_, known, keys)) if *known == own => keys.push(name.clone()),
                     _ => runs.push((router, own, vec![name.clone()])),
@@ -171,6 +218,7 @@ impl Shim {
         self.tracking.interests.clear();
         self.tracking.order.clear();
         self.tracking.writers.clear();
+        self.tracking.any_key_writers.clear();
         let routers: Vec<RouterId> = self.tracking.followers.keys().copied().collect();
         for router in routers {
             let message = Changed { writer: None, keys: Bytes::new() };
@@ -194,57 +242,50 @@ impl Shim {
     }
 
     /// Storage gets a write now, which it will report if it changes anything.
-    pub(super) fn expect_report(&mut self, id: u32) {
+    pub(super) fn expect_report(&mut self, step: &mut ShimStep<'_>, id: u32) {
         let operation: &Operation = &self.operations[id as usize];
-        // What blocks may change its keys at any time, or never.
-        let (Some(origin), OperationKind::Write) = (operation.origin, operation.kind) else { return };
-        let Peer::Router(router) = origin.from else { return };
-        let wanted = self.tracking.followers.get(&router).is_some_and(|follower| follower.writers);
-        if !wanted || self.tracking.writers.len() >= WRITERS_MAX {
+        let Some(origin) = operation.origin.filter(|_| operation.kind.writes()) else { return };
+        if !self.tracking.followers.values().any(|follower| follower.writers) {
             return;
         }
-        for key in &operation.keys[..operation.written] {
-            let writers = self.tracking.writers.entry(own(key)).or_default();
-            writers.push(Writer { origin, answered: None });
+        let writer = Writer { origin, doubtful: false, answered: None };
+        match operation.kind {
+            OperationKind::Barrier => self.tracking.any_key_writers.push(writer),
+            _ => {
+                for key in &operation.keys[..operation.written] {
+                    self.tracking.writers.entry(own(key)).or_default().push(writer);
+                }
+            }
+        }
+        if self.tracking.awaits_many() {
+            self.tick_feed(step);
         }
     }
 
-    /// An operation has ended. What failed has changed nothing, or nobody knows.
+    /// An operation has ended. Of what failed nobody knows what it has changed.
     pub(super) fn report_due(&mut self, operation: &Operation, success: bool) {
-        if self.tracking.writers.is_empty() {
+        let Tracking { writers, any_key_writers, .. } = &mut self.tracking;
+        if writers.is_empty() && any_key_writers.is_empty() {
             return;
         }
         let pings = self.feed.pings();
+        let answer = |writer: &mut Writer| {
+            if Some(writer.origin) == operation.origin {
+                writer.answered = Some(pings);
+                writer.doubtful |= !success;
+            }
+        };
+        any_key_writers.iter_mut().for_each(answer);
         for key in &operation.keys {
-            let Some(writers) = self.tracking.writers.get_mut(key) else { continue };
-            let own = writers.iter().position(|writer| Some(writer.origin) == operation.origin);
-            match own {
-                Some(index) if success => writers[index].answered = Some(pings),
-                Some(index) => drop(writers.remove(index)),
-                None => {}
-            }
-            if writers.is_empty() {
-                self.tracking.writers.remove(key);
-            }
+            writers.get_mut(key).into_iter().flatten().for_each(answer);
         }
-    }
-
-    /// Whose change it was. Storage reports one moment's changes of a key once, so those that have ended before are done
-    /// with as well.
-    fn take_writer(&mut self, key: &Key) -> Option<Origin> {
-        let writers = self.tracking.writers.get_mut(key)?;
-        let writer = (!writers.is_empty()).then(|| writers.remove(0));
-        writers.retain(|writer| writer.answered.is_none());
-        if writers.is_empty() {
-            self.tracking.writers.remove(key);
-        }
-        writer.map(|writer| writer.origin)
     }
 
     /// The PING of this number is answered: what was written before it was sent has been reported, or changed nothing.
     pub(super) fn reports_came(&mut self, ping: u64) {
+        self.tracking.any_key_writers.retain(|writer| writer.is_awaited(ping));
         self.tracking.writers.retain(|_, writers| {
-            writers.retain(|writer| writer.answered.is_none_or(|answered| answered >= ping));
+            writers.retain(|writer| writer.is_awaited(ping));
             !writers.is_empty()
         });
     }

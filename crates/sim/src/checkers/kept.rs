@@ -3,10 +3,6 @@
 use crate::cluster::Cluster;
 use crate::storage::RECONNECT;
 
-/// A client that does not hear of its own writes may miss others' that storage reports together with them, or takes for
-/// them (decision 21): until this long after.
-const OWN_WRITE_US: u64 = 10_000_000;
-
 impl Cluster {
     /// Nothing goes on any more: what clients keep is what storage holds.
     pub(crate) fn check_kept(&mut self) {
@@ -33,10 +29,6 @@ impl Cluster {
                     continue;
                 }
                 let replaced = self.versions.replaced_at(*key, *form, reply).unwrap_or(0);
-                let own = tracker.wrote.get(key).is_some_and(|wrote| wrote + OWN_WRITE_US > replaced);
-                if tracker.noloop && own {
-                    continue;
-                }
                 stale = Some(format!(
                     "client {index} ({:?}, noloop: {}) still keeps {} for {:?}, which was replaced at {replaced} us, \
                      and was not told",

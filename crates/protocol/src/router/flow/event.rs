@@ -24,8 +24,8 @@ pub(crate) enum FlowEvent {
     Told { question: u32, reply: PartReply },
     /// A read was sent of which the client keeps what it reads.
     Keeps { client: u32 },
-    /// A write was sent, and shims say whose writes they report.
-    Wrote { client: u32, request: u64 },
+    /// A write was sent behind so many reads that clients keep, and shims say whose writes they report.
+    Wrote { client: u32, request: u64, reads: u64 },
     /// The rest of a reply cannot be had. The client has its start, and there is no way to take that back.
     BrokenOff { client: u32 },
     /// All is done that `Flow::finish` has let go on.

@@ -14,8 +14,14 @@ use wire::{Key, Message, Peer, ShimId};
 use crate::hash::KeyMap;
 use crate::router::flow::pipeline::SentRequest;
 
-/// A client by its place, and by the number that CLIENT ID says.
-pub(crate) type Keeper = (u32, u64);
+/// A client that keeps a key: by its place, and by the number that CLIENT ID says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Keeper {
+    pub(crate) client: u32,
+    pub(crate) number: u64,
+    /// The number of its newest read of the key among all reads that are kept.
+    pub(crate) read: u64,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Interests {
@@ -23,6 +29,8 @@ pub(crate) struct Interests {
     /// The oldest first; of each key only the entry with its own serial counts.
     order: VecDeque<(u64, Key)>,
     serial: u64,
+    /// So many have been kept.
+    reads: u64,
     /// Requests whose reply shows that the interest in a key stands.
     unconfirmed: BTreeMap<u64, (Key, u64)>,
     /// What shims were told last.
@@ -48,10 +56,14 @@ impl Interests {
     }
 
     /// The client keeps what it reads of the key next. What the key's shim is to be told, if it does not know.
-    pub(crate) fn keep(&mut self, key: &Key, shim: ShimId, keeper: Keeper) -> Option<Message> {
+    pub(crate) fn keep(&mut self, key: &Key, shim: ShimId, client: u32, number: u64) -> Option<Message> {
+        self.reads += 1;
+        let keeper = Keeper { client, number, read: self.reads };
         if let Some(interest) = self.keys.get_mut(key) {
-            if !interest.keepers.contains(&keeper) {
-                interest.keepers.push(keeper);
+            let mut known = interest.keepers.iter_mut();
+            match known.find(|known| (known.client, known.number) == (client, number)) {
+                Some(known) => *known = keeper,
+                None => interest.keepers.push(keeper),
             }
             return None;
         }
@@ -88,9 +100,19 @@ impl Interests {
         }
     }
 
-    /// Who has kept the key, which has changed: nobody does any longer.
-    pub(crate) fn end(&mut self, key: &Key) -> SmallVec<[Keeper; 1]> {
-        self.keys.remove(key).map(|interest| interest.keepers).unwrap_or_default()
+    pub(crate) fn reads(&self) -> u64 {
+        self.reads
+    }
+
+    /// Who has kept the key, which has changed: nobody does any longer, but for those who stay.
+    pub(crate) fn end(&mut self, key: &Key, stays: impl Fn(Keeper) -> bool) -> SmallVec<[Keeper; 1]> {
+        let Some(interest) = self.keys.get_mut(key) else { return SmallVec::new() };
+        let (stay, ended) = interest.keepers.drain(..).partition(|keeper| stays(*keeper));
+        interest.keepers = stay;
+        if interest.keepers.is_empty() {
+            self.keys.remove(key);
+        }
+        ended
     }
 
     /// The oldest key, while there are more than may be kept.

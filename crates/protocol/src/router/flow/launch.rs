@@ -78,7 +78,7 @@ impl Launch<'_, '_> {
         self.todos.tell(FlowEvent::Keeps { client });
         for key in kept {
             let shim = placement.shim(key);
-            if let Some(message) = self.traffic.interests.keep(key, shim, (client, self.caller.number)) {
+            if let Some(message) = self.traffic.interests.keep(key, shim, client, self.caller.number) {
                 self.step.send(Peer::Shim(shim), message);
             }
         }
@@ -95,7 +95,8 @@ impl Launch<'_, '_> {
 
     pub(crate) fn wrote(&mut self, sent: SentRequest) {
         if self.traffic.interests.knows_writers() {
-            self.todos.tell(FlowEvent::Wrote { client: self.job.client, request: sent.request });
+            let reads = self.traffic.interests.reads();
+            self.todos.tell(FlowEvent::Wrote { client: self.job.client, request: sent.request, reads });
         }
     }
 

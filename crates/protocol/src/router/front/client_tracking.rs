@@ -45,25 +45,26 @@ pub(crate) struct ClientTracking {
     pub(crate) clean: bool,
     /// Each behind the reply of this number.
     pub(crate) held: Vec<(u64, Notice)>,
-    /// Requests of its latest writes.
-    pub(crate) writes: VecDeque<u64>,
+    /// Requests of its latest writes, and how many reads had been kept when each was sent.
+    pub(crate) writes: VecDeque<(u64, u64)>,
 }
 
 impl ClientTracking {
-    /// Whether it has written itself what has changed, and does not want to hear of that.
-    pub(crate) fn loops(&self, writer: Option<u64>) -> bool {
-        self.noloop && writer.is_some_and(|writer| self.writes.contains(&writer))
+    /// If it has written itself what has changed, and does not want to hear of that: how many reads had been kept then.
+    pub(crate) fn loops(&self, writer: Option<u64>) -> Option<u64> {
+        let writer = writer.filter(|_| self.noloop)?;
+        self.writes.iter().find(|(request, _)| *request == writer).map(|(_, reads)| *reads)
     }
 
     /// A write of its own was sent.
-    pub(crate) fn wrote(&mut self, request: u64) {
+    pub(crate) fn wrote(&mut self, request: u64, reads: u64) {
         if !self.noloop {
             return;
         }
         if self.writes.len() >= WRITES_MAX {
             self.writes.pop_front();
         }
-        self.writes.push_back(request);
+        self.writes.push_back((request, reads));
     }
 
     /// Whether what the next command reads is kept.

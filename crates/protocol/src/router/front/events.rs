@@ -20,7 +20,7 @@ impl Front {
             FlowEvent::UsersChanged { origin, replies } => self.users_changed(desk, origin, replies),
             FlowEvent::Told { question, reply } => self.told_users(desk, question, &reply),
             FlowEvent::Keeps { client } => self.keeps(client),
-            FlowEvent::Wrote { client, request } => self.wrote(client, request),
+            FlowEvent::Wrote { client, request, reads } => self.wrote(client, request, reads),
             FlowEvent::BrokenOff { client } => self.killed.push(client),
             FlowEvent::Settled { client } => self.settled(desk, client),
         }

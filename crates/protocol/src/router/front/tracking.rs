@@ -9,6 +9,7 @@ use wire::resp::{Command, reply};
 use wire::{Key, Peer, ShimId};
 
 use crate::placement::Placement;
+use crate::router::flow::interest::Keeper;
 use crate::router::flow::pipeline::FanPart;
 use crate::router::flow::request::{RequestOrigin, low};
 use crate::router::front::Front;
@@ -29,10 +30,10 @@ impl Front {
     }
 
     /// A write of the client was sent, and shims say whose writes they report.
-    pub(crate) fn wrote(&mut self, client: u32, request: u64) {
+    pub(crate) fn wrote(&mut self, client: u32, request: u64, reads: u64) {
         let session = self.sessions.get_mut(client);
         if let Some(tracking) = session.and_then(|session| session.tracking.as_mut()) {
-            tracking.wrote(request);
+            tracking.wrote(request, reads);
         }
     }
 
@@ -74,12 +75,17 @@ impl Front {
     }
 
     fn key_changed(&mut self, desk: &mut Desk<'_>, key: &Key, writer: Option<u64>) {
-        for (client, number) in desk.flow.interests_mut().end(key) {
-            let session = self.sessions.get(client).filter(|session| session.number == number);
-            let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { continue };
-            if tracking.prefixes.is_some() || tracking.loops(writer) {
-                continue;
-            }
+        let tracking = |keeper: Keeper| {
+            let session = self.sessions.get(keeper.client).filter(|session| session.number == keeper.number);
+            session.and_then(|session| session.tracking.as_ref())
+        };
+        // What it has read since that write of its own it keeps: the next change is to be told.
+        let stays = |keeper: Keeper| tracking(keeper)?.loops(writer).map(|reads| keeper.read > reads);
+        let mut ended = desk.flow.interests_mut().end(key, |keeper| stays(keeper) == Some(true));
+        ended.retain(|keeper| {
+            tracking(*keeper).is_some_and(|own| own.prefixes.is_none() && own.loops(writer).is_none())
+        });
+        for Keeper { client, .. } in ended {
             let behind = desk.flow.last_about(client, &[low(key)]);
             self.notify(desk, client, DueNotice { notice: Notice::Keys(vec![key.bytes.clone()]), behind });
         }
@@ -91,7 +97,8 @@ impl Front {
         for client in clients {
             let session = self.sessions.get(client);
             let Some(tracking) = session.and_then(|session| session.tracking.as_ref()) else { continue };
-            let Some(prefixes) = tracking.prefixes.as_ref().filter(|_| !tracking.loops(writer)) else {
+            let Some(prefixes) = tracking.prefixes.as_ref().filter(|_| tracking.loops(writer).is_none())
+            else {
                 continue;
             };
             // Redis keeps the reports of each prefix by themselves.
