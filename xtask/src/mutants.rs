@@ -1,10 +1,12 @@
-//! Rules of the protocol taken out one at a time: the model checker must notice each, or the simulated server before which
-//! the machines for storage run.
+//! Rules of the protocol taken out one at a time: the model checker must notice each, or the simulator: the server before
+//! which the machines for storage run alone, or a whole cluster.
 //!
 //! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
-//! a configuration of the model, or `sim::fencing` and the first word of its test.
+//! a configuration of the model, `sim::fencing` and the first word of its test, or `sim::runs` and the first words of its
+//! test in `crates/sim/tests/runs.rs`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
@@ -18,10 +20,11 @@ use crate::{cargo, target_folder};
 const RULE: &str = "Rule: ";
 const CAUGHT_BY: &str = "Caught by: ";
 const FENCING: &str = "sim::fencing ";
+const RUNS: &str = "sim::runs ";
 /// Per configuration: a rule that is missing shows long before.
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
-const FENCING_TIMES: &str = "4";
+const TIMES: &str = "4";
 /// One more mutant builds what it has touched and no more.
 const INCREMENTAL: (&str, &str) = ("CARGO_INCREMENTAL", "1");
 
@@ -36,8 +39,36 @@ struct Mutant {
 enum Catcher {
     /// The configuration with this name.
     Model(String),
-    /// The world of the simulator whose test has a name that begins so.
+    Simulator(SimulatorTest),
+}
+
+/// Tests of the simulator whose names begin so.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum SimulatorTest {
+    /// Of the world in which the machines for storage run alone.
     Fencing(String),
+    /// Of whole clusters.
+    Runs(String),
+}
+
+impl SimulatorTest {
+    fn arguments(&self) -> [String; 3] {
+        match self {
+            SimulatorTest::Fencing(world) => {
+                ["--lib".to_owned(), "--".to_owned(), format!("fencing::tests::{world}_")]
+            }
+            SimulatorTest::Runs(test) => ["--test=runs".to_owned(), "--".to_owned(), test.clone()],
+        }
+    }
+}
+
+impl fmt::Display for SimulatorTest {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SimulatorTest::Fencing(world) => write!(formatter, "{FENCING}{world}"),
+            SimulatorTest::Runs(test) => write!(formatter, "{RUNS}{test}"),
+        }
+    }
 }
 
 struct Caught {
@@ -89,22 +120,22 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Model(config) => Some(config.as_str()),
-                Catcher::Fencing(_) => None,
+                Catcher::Simulator(_) => None,
             })
             .collect();
         let mut clean = Vec::new();
         if !configs.is_empty() {
             clean.push(self.explore(&configs.join(","))?);
         }
-        let worlds: BTreeSet<&str> = chosen
+        let tests: BTreeSet<&SimulatorTest> = chosen
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
-                Catcher::Fencing(world) => Some(world.as_str()),
+                Catcher::Simulator(test) => Some(test),
                 Catcher::Model(_) => None,
             })
             .collect();
-        for world in worlds {
-            clean.push(self.fence(world)?);
+        for test in tests {
+            clean.push(self.simulate(test)?);
         }
         match clean.iter().find(|output| !output.status.success()) {
             Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),
@@ -116,7 +147,7 @@ impl Bench {
         self.garden.apply(&mutant.patch)?;
         let caught = match &mutant.catcher {
             Catcher::Model(config) => self.catch_by_model(config),
-            Catcher::Fencing(world) => self.catch_by_fencing(world),
+            Catcher::Simulator(test) => self.catch_by_simulator(test),
         };
         self.garden.revert(&mutant.patch)?;
         caught
@@ -153,28 +184,29 @@ impl Bench {
         command.output().context("starting cargo")
     }
 
-    fn catch_by_fencing(&self, world: &str) -> anyhow::Result<Option<Caught>> {
-        let built = self.fencing(world).arg("--no-run").output().context("starting cargo")?;
+    fn catch_by_simulator(&self, test: &SimulatorTest) -> anyhow::Result<Option<Caught>> {
+        let built = self.simulator().args(["--tests", "--no-run"]).output().context("starting cargo")?;
         ensure!(built.status.success(), "does not compile:\n{}", text(&built));
         let began = Instant::now();
-        let output = self.fence(world)?;
+        let output = self.simulate(test)?;
         if output.status.success() {
             return Ok(None);
         }
         let printed = text(&output);
         let found = printed.lines().filter_map(|line| line.strip_prefix("seed ")).find_map(violation);
         let Some((way, property)) = found else { bail!("it fails without a violation:\n{printed}") };
-        Ok(Some(Caught { by: format!("{FENCING}{world}"), way, property, taken: began.elapsed() }))
+        Ok(Some(Caught { by: test.to_string(), way, property, taken: began.elapsed() }))
     }
 
-    fn fence(&self, world: &str) -> anyhow::Result<Output> {
-        self.fencing(world).env("DISTCACHE_TEST_CASES", FENCING_TIMES).output().context("starting cargo")
+    fn simulate(&self, test: &SimulatorTest) -> anyhow::Result<Output> {
+        let mut command = self.simulator();
+        command.args(test.arguments()).env("DISTCACHE_TEST_CASES", TIMES);
+        command.output().context("starting cargo")
     }
 
-    fn fencing(&self, world: &str) -> Command {
+    fn simulator(&self) -> Command {
         let mut command = cargo::command();
-        command.args(["test", "--quiet", "--locked", "--package", "sim", "--lib"]);
-        command.arg(format!("fencing::tests::{world}_"));
+        command.args(["test", "--quiet", "--locked", "--package", "sim"]);
         command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);
         command.env(INCREMENTAL.0, INCREMENTAL.1);
         command
@@ -187,10 +219,10 @@ impl Bench {
     }
 }
 
-/// `7, 1.25 s: what` -> when, and what.
+/// `7, 1.25 s: what`, or `7: at 1.25 s: what` -> when, and what.
 fn violation(line: &str) -> Option<(String, String)> {
     let (seed_and_time, what) = line.split_once(" s: ")?;
-    let (_, seconds) = seed_and_time.split_once(", ")?;
+    let (_, seconds) = seed_and_time.split_once(": at ").or_else(|| seed_and_time.split_once(", "))?;
     let seconds: f64 = seconds.parse().ok()?;
     Some((format!("{seconds:.1} s in"), what.to_owned()))
 }
@@ -207,9 +239,10 @@ fn listed(root: &Path) -> anyhow::Result<Vec<Mutant>> {
             line.with_context(|| format!("{}: no line {name:?}", patch.display()))
         };
         let (rule, caught_by) = (field(RULE)?, field(CAUGHT_BY)?);
-        let catcher = match caught_by.strip_prefix(FENCING) {
-            Some(world) => Catcher::Fencing(world.to_owned()),
-            None => Catcher::Model(caught_by),
+        let catcher = match (caught_by.strip_prefix(FENCING), caught_by.strip_prefix(RUNS)) {
+            (Some(world), _) => Catcher::Simulator(SimulatorTest::Fencing(world.to_owned())),
+            (None, Some(test)) => Catcher::Simulator(SimulatorTest::Runs(test.to_owned())),
+            (None, None) => Catcher::Model(caught_by),
         };
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         mutants.push(Mutant { name, rule, catcher, patch });
@@ -249,6 +282,8 @@ mod tests {
     fn a_violation_is_read() {
         let line = "16515960321018365708, 7.369532 s: incarnation 4 is up again after 6";
         let expected = ("7.4 s in".to_owned(), "incarnation 4 is up again after 6".to_owned());
+        assert_eq!(violation(line), Some(expected.clone()));
+        let line = "16515960321018365708: at 7.369532 s: incarnation 4 is up again after 6";
         assert_eq!(violation(line), Some(expected));
         assert_eq!(violation("5 fails; to try it again: cargo test"), None);
     }

@@ -4,7 +4,8 @@ use sim::{FaultKind, FaultSet, SimReport, SimSettings};
 
 fn run(seed: u64, seconds: u64, faults: FaultSet) -> SimReport {
     let (report, _) = sim::run(seed, &SimSettings { seconds, faults, with_text: false });
-    assert!(report.violations.is_empty(), "seed {seed}, faults {faults}: {:?}", report.violations);
+    let violations: String = report.violations.iter().map(|what| format!("\nseed {seed}: {what}")).collect();
+    assert!(violations.is_empty(), "with faults {faults}:{violations}");
     report
 }
 
@@ -83,6 +84,14 @@ fn broadcasting_clients_keep_nothing_stale() {
     let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
     for seed in [316, 448, 487] {
         run(seed, 30, kinds);
+    }
+}
+
+/// The report of an own write came behind the registration of a read that the client sent later, and ended it.
+#[test]
+fn clients_miss_no_write_behind_their_own() {
+    for seed in [91_000_047, 94_000_009, 94_000_354] {
+        run(seed, 60, FaultSet::ALL);
     }
 }
 
