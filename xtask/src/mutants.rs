@@ -45,9 +45,9 @@ enum Catcher {
 /// Tests of the simulator whose names begin so.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum SimulatorTest {
-    /// Of the world in which the machines for storage run alone.
+    /// Tests of the world in which the machines for storage run alone.
     Fencing(String),
-    /// Of whole clusters.
+    /// Tests of whole clusters.
     Runs(String),
 }
 
