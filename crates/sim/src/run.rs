@@ -95,7 +95,7 @@ impl Cluster {
         // A while of traffic without trouble.
         self.run_until(self.world.now() + self.shape.lease);
         self.quiet = true;
-        self.run_until(self.world.now() + self.shape.stall_max() + self.slack() + self.rate_wait());
+        self.run_until(self.world.now() + self.shape.stall_max() + self.slack() + self.drain_wait());
         if !self.world.has_failed() {
             self.check_answered();
         }
@@ -108,7 +108,7 @@ impl Cluster {
         }
         if !self.world.has_failed() {
             self.probe();
-            self.run_until(self.world.now() + 2 * self.shape.stall_max() + self.slack());
+            self.run_until(self.world.now() + 2 * self.shape.stall_max() + self.slack() + self.drain_wait());
         }
         for check in
             [Cluster::check_answered, Cluster::check_leaks, Cluster::check_stalls, Cluster::check_load]

@@ -51,6 +51,11 @@ impl RequestLimits {
         }
     }
 
+    /// A request that has waited for so long is not begun any more.
+    pub fn wait_max(&self) -> Duration {
+        self.patience().unwrap_or(queue::LIFE)
+    }
+
     pub fn waits(&self) -> bool {
         self.patience().is_some()
     }

@@ -25,7 +25,7 @@ const STANDING_PATIENCE: Duration = Duration::from_millis(50);
 const QUEUE_MIN: usize = 16;
 /// Where overload is refused nobody is served who has waited for this long, because the role did not run: its router has
 /// asked elsewhere.
-const LIFE: Duration = Duration::from_millis(500);
+pub(super) const LIFE: Duration = Duration::from_millis(500);
 
 /// What a request is, for the order in which requests are begun or turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

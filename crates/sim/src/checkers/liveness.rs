@@ -13,8 +13,20 @@ impl Cluster {
     /// What the rate of a shim adds to that where more is asked of it and requests wait.
     pub(crate) fn rate_wait(&self) -> u64 {
         let requests = &self.shape.requests;
-        let patience = requests.patience().filter(|_| requests.rate_max > 0);
-        patience.unwrap_or_default().as_micros() as u64
+        if requests.rate_max > 0 { requests.wait_max().as_micros() as u64 } else { 0 }
+    }
+
+    /// How long a rate takes for what clients wait for, if nothing is asked any more: each operation costs a read of a
+    /// router's, and a fill of a node's in each layer.
+    pub(crate) fn drain_wait(&self) -> u64 {
+        let requests = &self.shape.requests;
+        let waiting = self.clients.iter().flat_map(|client| &client.asked);
+        let operations: usize = waiting.map(|asked| asked.operations.len()).sum();
+        let each = 1 + self.shape.map.layers.len();
+        match requests.rate_max {
+            0 => 0,
+            rate => self.rate_wait() + (operations * each) as u64 * 1_000_000 / u64::from(rate),
+        }
     }
 
     /// Notes that something is wrong from now on, which may make writes wait.
