@@ -25,7 +25,7 @@ impl Cluster {
         let each = 1 + self.shape.map.layers.len();
         match requests.rate_max {
             0 => 0,
-            rate => self.rate_wait() + (operations * each) as u64 * 1_000_000 / u64::from(rate),
+            rate => self.rate_wait() + (operations * each) as u64 * 1_000_000 / rate,
         }
     }
 
