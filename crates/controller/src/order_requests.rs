@@ -90,8 +90,7 @@ pub(crate) async fn reload(
     if !asked.is_none_or(|asked| asked.members) {
         return Ok(Json(ReloadView { map, members: BTreeMap::new(), unheard: Vec::new() }));
     }
-    let unheard = unheard(&api).await;
-    let members: BTreeSet<String> = api.service().statuses.keys().cloned().collect();
+    let (members, unheard) = heard(&api).await;
     if members.is_empty() {
         let what = "no member was reloaded, because nothing is heard of any; try again later";
         return Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, what));
@@ -104,11 +103,12 @@ pub(crate) async fn reload(
     Ok(Json(ReloadView { map, members, unheard }))
 }
 
-async fn unheard(api: &HttpApi) -> Vec<String> {
+/// Members that are heard of, and those that are not.
+async fn heard(api: &HttpApi) -> (BTreeSet<String>, Vec<String>) {
     loop {
-        let unheard = api.service().unheard((api.clock)());
-        match unheard {
-            Some(unheard) => return unheard,
+        let heard = api.service().heard((api.clock)());
+        match heard {
+            Some(heard) => return heard,
             None => tokio::time::sleep(LOOK).await,
         }
     }

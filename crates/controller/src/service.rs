@@ -1,7 +1,7 @@
 //! Runs the controller's machine over a store: heartbeats and what the store says go in by numbers and come out by names.
 //! No HTTP.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::members::Configured;
 use crate::orders::OpenOrders;
 use crate::store::{self, ControllerStore, StoreChange, StoreError};
 
+/// Time in which each member has sent several heartbeats.
+const HEARD_ALL: Duration = Duration::from_secs(5);
 /// How long a refused heartbeat says how its members are.
 const DISAGREES: Duration = Duration::from_secs(5);
 
@@ -72,7 +74,7 @@ impl Service {
             members: Configured(config),
         };
         Service {
-            heard_all: now.after(settings.terms.lease),
+            heard_all: now.after(settings.terms.lease.min(HEARD_ALL)),
             machine: Controller::new(now, settings),
             id,
             store,
@@ -115,13 +117,13 @@ impl Service {
         })
     }
 
-    /// Members that nothing is heard of, once that means something: a controller that has just started waits.
-    pub(crate) fn unheard(&self, now: Time) -> Option<Vec<String>> {
+    /// Members that are heard of and those that are not, once that means something: a controller that has just started
+    /// waits.
+    pub(crate) fn heard(&self, now: Time) -> Option<(BTreeSet<String>, Vec<String>)> {
         let config = self.config();
-        let members = config.member_ids().filter(|id| config.peer(id).is_some());
-        let unheard = members.filter(|id| !self.statuses.contains_key(*id));
-        let unheard: Vec<String> = unheard.map(str::to_owned).collect();
-        (unheard.is_empty() || now >= self.heard_all).then_some(unheard)
+        let members = config.member_ids().filter(|id| config.peer(id).is_some()).map(str::to_owned);
+        let (heard, unheard): (Vec<_>, Vec<_>) = members.partition(|id| self.statuses.contains_key(id));
+        (unheard.is_empty() || now >= self.heard_all).then(|| (heard.into_iter().collect(), unheard))
     }
 
     /// A heartbeat that was not authentic.

@@ -91,6 +91,12 @@ impl World {
         self.execute(router, request, key, &["SET", key, "v"]);
     }
 
+    /// A write that storage has answered.
+    fn wrote(&mut self, router: u16, request: u64, key: &str) {
+        self.set(router, request, key);
+        self.write_done("+OK\r\n");
+    }
+
     fn execute(&mut self, router: u16, request: u64, key: &str, words: &[&str]) {
         let command = Command::from_args(words).frame().clone();
         let key = self.placement.key(0, key.to_owned().into());
@@ -252,8 +258,7 @@ fn a_report_names_the_router_s_own_write() {
     world.report(&["k"]);
     world.write_done("+OK\r\n");
     assert_eq!(world.told(), ["0 k by r7", "1 k", "0 r7 +OK"]);
-    world.set(1, 8, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(1, 8, "k");
     world.report(&["a", "k"]);
     assert_eq!(world.told(), ["1 r8 +OK", "0 a k", "1 a", "1 k by r8"]);
     // Somebody else's.
@@ -273,12 +278,10 @@ fn a_write_that_is_never_reported_is_nobody_s_soon() {
     world.tick(100);
     world.answer("PING", "+PONG\r\n");
     // It changes nothing, and a PING that was sent later is answered.
-    world.set(0, 8, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(0, 8, "k");
     world.tick(200);
     world.report(&["k"]);
-    world.set(0, 9, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(0, 9, "k");
     world.answer("PING", "+PONG\r\n");
     world.tick(100);
     world.answer("PING", "+PONG\r\n");
@@ -303,8 +306,7 @@ fn a_report_that_may_be_of_several_writers_names_none() {
     // The first changed nothing.
     world.tick(200);
     world.answer("PING", "+PONG\r\n");
-    world.set(0, 9, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(0, 9, "k");
     world.set(1, 10, "k");
     world.report(&["k"]);
     world.write_done("+OK\r\n");
@@ -314,8 +316,7 @@ fn a_report_that_may_be_of_several_writers_names_none() {
     world.answer("PING", "+PONG\r\n");
     world.execute(1, 11, "k", &["EVAL", "return redis.call('DEL', 'k')", "0"]);
     world.write_done("+OK\r\n");
-    world.set(0, 12, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(0, 12, "k");
     world.report(&["k"]);
     world.tick(200);
     world.answer("PING", "+PONG\r\n");
@@ -334,11 +335,9 @@ fn a_router_s_own_write_leaves_its_interest() {
     world.open();
     world.track(0, "k");
     world.track(1, "k");
-    world.set(0, 7, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(0, 7, "k");
     world.report(&["k"]);
-    world.set(1, 8, "k");
-    world.write_done("+OK\r\n");
+    world.wrote(1, 8, "k");
     world.report(&["k"]);
     world.report(&["k"]);
     assert_eq!(world.told(), ["0 r7 +OK", "0 k by r7", "1 k", "1 r8 +OK", "0 k"]);
