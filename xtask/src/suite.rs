@@ -17,8 +17,10 @@ pub(crate) const BUILD: &[&str] = &["test", "--workspace", "--locked", "--no-run
 /// Each part of the tests, and the programs that cargo has for it.
 pub(crate) const PARTS: [(&str, &[&str]); 2] =
     [("test", &["--lib", "--bins", "--examples"]), ("end-to-end", &["--test", "*"])];
-/// Threads of a test program for each core. One end-to-end program is nearly all: its tests wait for nine tenths of their time.
+/// Threads of a test program for each core.
 const THREADS_PER_CORE: usize = 3;
+/// A program whose tests see to it themselves how many run, and which want to be alone; and threads for those that wait.
+const WITH_TURNS: (&str, usize) = ("tests/end_to_end/main.rs", 40);
 const POLL: Duration = Duration::from_millis(20);
 
 const USAGE: &str = "\
@@ -150,7 +152,9 @@ fn start(root: &Path, program: Program, filter: Option<&str>, folder: &Path) -> 
     let log = folder.join(format!("{file}.log"));
     let output = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut command = Command::new(&program.executable);
-    let threads = (cores() * THREADS_PER_CORE).to_string();
+    let (with_turns, waiting_max) = WITH_TURNS;
+    let waiting_max = if program.name == with_turns { waiting_max } else { 0 };
+    let threads = (cores() * THREADS_PER_CORE + waiting_max).to_string();
     command.args(["--test-threads", &threads]).args(filter);
     command.current_dir(&program.folder).stdin(Stdio::null());
     command.env("CARGO_PKG_NAME", &program.package).env("CARGO_MANIFEST_DIR", &program.folder);

@@ -4,18 +4,61 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::available_parallelism;
 
-static MACHINE: RwLock<()> = RwLock::new(());
+/// Tests beside each other for each core: they wait for nine tenths of their time.
+const SHARED_PER_CORE: usize = 3;
+
+static OCCUPANCY: Mutex<Occupancy> = Mutex::new(Occupancy { waiting: 0, running: 0, is_alone: false });
+static CHANGED: Condvar = Condvar::new();
+
+/// Who has the machine. Tests that want it alone come last: each that came between would wait until the longest of the
+/// others has ended, and meanwhile nothing else could begin.
+struct Occupancy {
+    /// Tests that want to run beside others, and cannot yet.
+    waiting: usize,
+    running: usize,
+    is_alone: bool,
+}
+
+/// A test's place on the machine, until it is dropped.
+pub(crate) struct Turn(());
 
 /// For a test that others may run beside.
-pub(crate) fn shared() -> RwLockReadGuard<'static, ()> {
-    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn shared() -> Turn {
+    let running_max = available_parallelism().map_or(1, usize::from) * SHARED_PER_CORE;
+    let mut occupancy = occupancy();
+    occupancy.waiting += 1;
+    let wait = |occupancy: &mut Occupancy| occupancy.is_alone || occupancy.running >= running_max;
+    let mut occupancy = CHANGED.wait_while(occupancy, wait).unwrap_or_else(PoisonError::into_inner);
+    occupancy.waiting -= 1;
+    occupancy.running += 1;
+    Turn(())
 }
 
 /// For a test that measures load or time.
-pub(crate) fn alone() -> RwLockWriteGuard<'static, ()> {
-    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
+pub(crate) fn alone() -> Turn {
+    let wait =
+        |occupancy: &mut Occupancy| occupancy.is_alone || occupancy.running > 0 || occupancy.waiting > 0;
+    let mut occupancy = CHANGED.wait_while(occupancy(), wait).unwrap_or_else(PoisonError::into_inner);
+    occupancy.is_alone = true;
+    Turn(())
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut occupancy = occupancy();
+        // A test that is alone is the only one.
+        if !std::mem::take(&mut occupancy.is_alone) {
+            occupancy.running -= 1;
+        }
+        CHANGED.notify_all();
+    }
+}
+
+fn occupancy() -> MutexGuard<'static, Occupancy> {
+    OCCUPANCY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether these programs are there. Where continuous integration runs they must be.
