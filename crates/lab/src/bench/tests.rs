@@ -84,7 +84,7 @@ const STALL: Duration = Duration::from_millis(400);
 
 fn stalling_server() -> SocketAddr {
     server(|number, _| {
-        if number == 200 {
+        if number == 100 {
             let start = Instant::now();
             while start.elapsed() < STALL {
                 std::thread::park_timeout(STALL);
@@ -94,22 +94,23 @@ fn stalling_server() -> SocketAddr {
     })
 }
 
-/// 1000 requests due in one second, 400 of them while the server stalls: each waits for the rest of the stall.
+/// 500 requests due in two seconds, 100 of them while the server stalls: each waits for the rest of the stall. So few that a busy
+/// machine, too, catches up at once.
 #[test]
 fn an_open_loop_counts_a_stall_for_every_request_that_was_due_in_it() {
-    for pipeline in [1, 1_000] {
+    for pipeline in [1, 500] {
         let plan = BenchPlan {
-            pace: Pace::Even(1_000.0),
+            pace: Pace::Even(250.0),
             pipeline,
-            ..plan(stalling_server(), BenchLength::Requests(1_000))
+            ..plan(stalling_server(), BenchLength::Requests(500))
         };
         let outcome = run(&plan).expect("the server is there");
         let summary = outcome.tally.summary();
-        assert_eq!((summary.requests, outcome.ending), (1_000, Ending::Done));
+        assert_eq!((summary.requests, outcome.ending), (500, Ending::Done));
         assert!(summary.latency_us.max >= 390_000, "{summary:?}");
-        // A tenth of all requests became due in the first quarter of the stall.
-        assert!(summary.latency_us.p90 >= 250_000, "{summary:?}");
-        assert!(summary.latency_us.p50 < 250_000, "{summary:?}");
+        // A tenth of all requests became due in the first half of the stall.
+        assert!(summary.latency_us.p90 >= 190_000, "{summary:?}");
+        assert!(summary.latency_us.p50 < 190_000, "{summary:?}");
     }
 }
 
