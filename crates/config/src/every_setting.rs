@@ -38,7 +38,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 39] = [
+const VALUES: [(&str, &str, &str); 40] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -48,6 +48,7 @@ const VALUES: [(&str, &str, &str); 39] = [
     ("[security]", "insecure_listen", "true"),
     ("[security]", "http_hosts", "[\"cache.internal\"]"),
     ("[security]", "hide_keys", "true"),
+    ("[security]", "foreign_writers", "\"refuse\""),
     ("[limits]", "client_input_bytes_max", "\"1MiB\""),
     ("[limits]", "command_bytes_max", "\"1MiB\""),
     ("[limits]", "transaction_bytes_max", "\"1MiB\""),

@@ -40,7 +40,8 @@ pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
-    ClusterConfig, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig, SlowLogConfig,
+    ClusterConfig, ForeignWriters, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig,
+    SlowLogConfig,
 };
 pub use storage::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};

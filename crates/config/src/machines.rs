@@ -4,10 +4,10 @@ use protocol::node::NodeSettings;
 use protocol::placement::{self, MapError, Placement};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{RouterSettings, SlowLogSettings};
-use protocol::shim::ShimSettings;
+use protocol::shim::{ForeignWritePolicy, ShimSettings};
 use wire::{ClusterMap, NodeId, ShimId};
 
-use super::{Config, LayerConfig};
+use super::{Config, ForeignWriters, LayerConfig};
 
 /// Replies larger than this pass a node by uncached, whatever it could hold.
 const VALUE_BYTES_MAX: u64 = 1 << 20;
@@ -55,6 +55,10 @@ impl Config {
             requests: self.request_limits(self.shim(id).rate_max),
             policies: self.rules(),
             observes: self.cluster.observe_only.then(|| self.room()),
+            foreign_writes: match self.security.foreign_writers {
+                ForeignWriters::Warn => ForeignWritePolicy::Warn,
+                ForeignWriters::Refuse => ForeignWritePolicy::Refuse,
+            },
             ..ShimSettings::default()
         };
         self.limits.set_shim(&mut settings);

@@ -157,6 +157,20 @@ pub struct SecurityConfig {
     pub hide_keys: bool,
     /// Whom routers let in.
     pub users: UsersFrom,
+    /// What follows if others write to storage in mode `strict`.
+    pub foreign_writers: ForeignWriters,
+}
+
+/// What follows if others than DistCache write to storage, which mode `strict` rules out. The copies of what they have changed
+/// are dropped in any case.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ForeignWriters {
+    /// It is logged and counted.
+    #[default]
+    Warn,
+    /// Nothing of that storage server is cached for a minute, too.
+    Refuse,
 }
 
 /// `[log]`: what a process writes to stderr, unless its command line says so.

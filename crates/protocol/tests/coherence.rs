@@ -115,6 +115,14 @@ scripts! {
     slot_moves
     storage_comes_back_empty
     storage_comes_back_empty_behind_a_write
+    strict_change_behind_a_write
+    strict_change_during_a_fill
+    strict_change_of_a_cached_key
+    strict_expiry_is_not_foreign
+    strict_flush_by_others
+    strict_foreign_writes_refused
+    strict_own_writes_are_not_foreign
+    strict_read_feed_lost
     views_of_one_key
     waiting_behind_a_write_that_invalidates
     waiting_for_the_rate

@@ -107,6 +107,10 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
     }
 }
 
+fn tracking() -> StorageTraits {
+    StorageTraits { tracks_reads: true, ..StorageTraits::default() }
+}
+
 struct Confusion {
     now: Time,
     random: SmallRng,
@@ -133,6 +137,7 @@ impl Confusion {
             StorageTraits {
                 hash_field_expiry: random.random_bool(0.5),
                 short_leases: random.random_bool(0.5),
+                tracks_reads: random.random_bool(0.5),
                 ..StorageTraits::default()
             },
         );
@@ -409,7 +414,7 @@ impl Confusion {
             3 if self.random.random_bool(0.1) => {
                 let event = self.storage_event();
                 self.tell_shim(shim::Input::Storage(event));
-                let (incarnation, traits) = (7, StorageTraits::default());
+                let (incarnation, traits) = (7, tracking());
                 self.tell_shim(shim::Input::Storage(StorageEvent::Up {
                     incarnation,
                     traits,
@@ -423,7 +428,11 @@ impl Confusion {
 
     fn storage_event(&mut self) -> StorageEvent {
         let ticket = self.number();
-        match self.random.random_range(0..14) {
+        match self.random.random_range(0..16) {
+            14 => StorageEvent::ReadFeedDown,
+            15 => StorageEvent::ReadChanged(Bytes::from_static(
+                b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\ns0\r\n",
+            )),
             11 | 12 => StorageEvent::Large { ticket },
             13 => StorageEvent::Part { ticket, bytes: self.text(), last: self.random.random_bool(0.5) },
             7 => StorageEvent::FeedDown,
@@ -439,7 +448,7 @@ impl Confusion {
             0 => StorageEvent::Down { reason: "it is confused".into() },
             1 => StorageEvent::Up {
                 incarnation: ticket,
-                traits: StorageTraits::default(),
+                traits: tracking(),
                 earlier: EarlierIncarnations::NONE,
             },
             2 => StorageEvent::Lost { ticket, sent: true },
@@ -525,7 +534,7 @@ impl Confusion {
             return self.listen(&store);
         }
         let now_ms = self.now.0 / 1000;
-        if store.lane == Lane::Feed {
+        if matches!(store.lane, Lane::Feed | Lane::ReadFeed) {
             let replies = [Bytes::from_static(b"+OK\r\n")].into_iter().collect();
             let event = StorageEvent::Replies { ticket: store.ticket, replies };
             return self.tell_shim(shim::Input::Storage(event));
@@ -537,8 +546,10 @@ impl Confusion {
                 None => return,
             },
         };
-        if let Some(push) = self.storage.changes() {
-            self.tell_shim(shim::Input::Storage(StorageEvent::Changed(push)));
+        if let Some(changes) = self.storage.changes() {
+            let push = storage::push(changes.as_deref());
+            self.tell_shim(shim::Input::Storage(StorageEvent::Changed(push.clone())));
+            self.tell_shim(shim::Input::Storage(StorageEvent::ReadChanged(push)));
         }
         // What waits for another connection's answer would wait for ever.
         let alone = matches!(store.lane, Lane::Watching { .. });

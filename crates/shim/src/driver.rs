@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use config::{Config, key_bytes};
+use config::{Config, key_bytes, key_text};
 use protocol::placement::Placement;
 use protocol::shim::{Effect, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
@@ -27,6 +27,9 @@ use crate::storage::Storage;
 const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
 const QUIET: Duration = Duration::from_millis(20);
+
+/// Writes of others are logged this often at most.
+const FOREIGN_WRITES_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
@@ -54,6 +57,10 @@ pub(crate) struct ShimDriver {
     asked: Time,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
+    /// How many writes of others are logged, and when.
+    foreign_writes: u64,
+    foreign_writes_told: Time,
+    tracking_refusal: Option<String>,
     peer_events: Vec<PeerEvent>,
     effects: Vec<Effect>,
     storage_events: Vec<StorageEvent>,
@@ -70,6 +77,9 @@ impl ShimDriver {
             stopped: false,
             asked: Time(0),
             feed_refusal: None,
+            foreign_writes: 0,
+            foreign_writes_told: Time(0),
+            tracking_refusal: None,
             peer_events: Vec::new(),
             effects: Vec::new(),
             storage_events: Vec::new(),
@@ -167,6 +177,38 @@ impl ShimDriver {
     }
 }
 
+impl ShimDriver {
+    /// Others write to storage that only DistCache is to write to, or nobody would know if they did.
+    fn log_foreign_writes(&mut self, now: Time) {
+        let shim = &self.parts.shim;
+        if let Some(seen) = shim.foreign_writes()
+            && seen.count > self.foreign_writes
+            && (self.foreign_writes == 0 || now.since(self.foreign_writes_told) >= FOREIGN_WRITES_INTERVAL)
+        {
+            let key =
+                if self.parts.config.security.hide_keys { "(hidden)".into() } else { key_text(&seen.key) };
+            tracing::warn!(
+                keys = seen.count - self.foreign_writes,
+                %key,
+                caching = if now < seen.refused_until { "refused for a minute" } else { "goes on" },
+                "others than DistCache write to this storage server, or it evicts: copies of what they change are dropped, a \
+                 moment late; find them with CLIENT LIST, or write mode = \"bounded\" under [cluster]"
+            );
+            (self.foreign_writes, self.foreign_writes_told) = (seen.count, now);
+        }
+        let refusal = shim.tracking_refusal();
+        if refusal != self.tracking_refusal.as_deref() {
+            if let Some(refusal) = refusal {
+                tracing::warn!(
+                    refusal,
+                    "storage does not report changes of what is cached: nobody notices if others write to it"
+                );
+            }
+            self.tracking_refusal = refusal.map(str::to_owned);
+        }
+    }
+}
+
 impl Role for ShimDriver {
     const NAME: &'static str = "shim";
 
@@ -194,6 +236,7 @@ impl Role for ShimDriver {
         self.step(io, now, Input::Tick);
         if shows {
             self.log_feed(now);
+            self.log_foreign_writes(now);
         }
     }
 

@@ -151,7 +151,7 @@ impl Cluster {
         if let Some(grows_at) = self.shape.grows_at {
             self.world.at(grows_at, SimEvent::Grow);
         }
-        if self.shape.bounded.is_some() {
+        if self.shape.has_outsiders() {
             self.world.at(0, SimEvent::Outsider);
         }
     }

@@ -124,6 +124,9 @@ impl Cluster {
             self.check_maps();
         }
         (0..self.hosts.len()).for_each(|host| self.count_up(host));
+        if !self.world.has_failed() {
+            self.check_alarms();
+        }
         self.settle_unknown();
         for key in 0..self.keys.len() {
             if self.world.has_failed() {
@@ -131,7 +134,7 @@ impl Cluster {
             }
             self.check_reads(key);
             // Others' writes are no operations of clients.
-            if self.shape.bounded.is_some() || self.world.has_failed() {
+            if self.shape.has_outsiders() || self.world.has_failed() {
                 continue;
             }
             let failure = match linearize::check(&self.history.keys[key], self.keys[key].initial()) {
@@ -246,6 +249,7 @@ impl Cluster {
             ("messages_lost", watch.messages_lost),
             ("maps", watch.maps),
             ("outside_writes", watch.outside),
+            ("foreign_writes", watch.foreign_writes),
             ("reports", watch.reports),
             ("kept", watch.kept),
             ("pushes", watch.pushes),

@@ -7,7 +7,7 @@ use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig, NodeSettings};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{RouterConfig, RouterSettings, Routing};
-use protocol::shim::{Bounded, ShimConfig, ShimSettings};
+use protocol::shim::{Bounded, ForeignWritePolicy, ShimConfig, ShimSettings};
 use protocol::storage::redis::LeaseRecord;
 use wire::{
     ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
@@ -38,8 +38,11 @@ pub(crate) struct Shape {
     pub(crate) think: u64,
     pub(crate) traffic: Traffic,
     pub(crate) faults: FaultSet,
-    /// Others write to storage, too.
+    /// Others write to storage, too, and may.
     pub(crate) bounded: Option<Bounded>,
+    /// Others do although they must not.
+    pub(crate) foreign: bool,
+    foreign_writes: ForeignWritePolicy,
     /// Mean time between two of their writes.
     pub(crate) outsiders: u64,
     /// So many clients, the first ones, keep what they read.
@@ -189,6 +192,8 @@ impl Shape {
             },
             faults: faults(random, features, allowed, chosen),
             bounded,
+            foreign: false,
+            foreign_writes: ForeignWritePolicy::Warn,
             trackers,
             tracked_max: small(features, 15, 2, 1000),
             outsiders: features.pick(&[10_000, 40_000, 200_000]),
@@ -220,6 +225,22 @@ impl Shape {
         let kinds = allowed.kinds().filter(|kind| kind.is_of_store());
         let faults = kinds.filter(on).fold(self.faults, FaultSet::with);
         Shape { grows_at, faults, ..self }
+    }
+
+    /// In some clusters in strict mode others write to storage all the same.
+    pub(crate) fn with_foreign_writers(self, strangers: &mut SimRandom) -> Shape {
+        let foreign = strangers.percent(15) && self.bounded.is_none() && self.trackers == 0;
+        let foreign_writes =
+            if strangers.percent(20) { ForeignWritePolicy::Refuse } else { ForeignWritePolicy::Warn };
+        // Each write of the clients' own would drop a copy that has become stale, whether or not anybody knows.
+        let reads = if foreign { 95 } else { self.traffic.reads };
+        let traffic = Traffic { reads, ..self.traffic.clone() };
+        Shape { foreign, foreign_writes, traffic, ..self }
+    }
+
+    /// Whether others than DistCache write to storage.
+    pub(crate) fn has_outsiders(&self) -> bool {
+        self.bounded.is_some() || self.foreign
     }
 
     pub(crate) fn terms(&self) -> LeaseTerms {
@@ -291,6 +312,7 @@ impl Shape {
                 operations_max: self.operations_max,
                 key_queue_max: self.key_queue_max,
                 requests: self.requests,
+                foreign_writes: self.foreign_writes,
                 ..ShimSettings::default()
             },
         }
@@ -333,8 +355,12 @@ fn requests(random: &mut SimRandom, lease: u64) -> RequestLimits {
 impl Shape {
     /// How old a copy may be when it is served, in virtual time: clocks run at different rates.
     pub(crate) fn staleness_max(&self) -> u64 {
-        let Some(bounded) = self.bounded else { return 0 };
-        let staleness = bounded.staleness.as_micros() as u64;
+        let staleness = match self.bounded {
+            Some(bounded) => bounded.staleness.as_micros() as u64,
+            // A connection breaks and the shim hears of it late; then the last node hears of the change, or loses its lease.
+            None if self.foreign => self.stall_max() + self.lease / 2 + 40 * self.storage_latency,
+            None => return 0,
+        };
         staleness + staleness / 100 + 1_000
     }
 

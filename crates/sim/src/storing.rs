@@ -223,7 +223,7 @@ impl Cluster {
                 self.wake_blocked(server);
             }
             // A command that blocks may have found that its key has expired.
-            None => self.changed(server),
+            None => self.changed(server, None),
         }
     }
 
@@ -244,7 +244,10 @@ impl Cluster {
             format!("storage {server} executes {:?} of {connection:?}, late: {late}", outcome.command)
         });
         self.births.note_execution(&outcome.command, self.world.now());
-        self.changed(server);
+        self.changed(server, Some(connection));
+        if let Some(key) = outcome.tracked {
+            self.servers[server].site.track(connection, key);
+        }
         if outcome.effect == Effect::Read {
             return;
         }
@@ -257,10 +260,10 @@ impl Cluster {
     }
 
     /// Whatever has just changed at a server is remembered and reported.
-    fn changed(&mut self, server: usize) {
+    fn changed(&mut self, server: usize, writer: Option<ConnectionId>) {
         if let Some(changes) = self.servers[server].data().take_changes() {
             self.remember(server, &changes);
-            self.at_site(server, |site, at| site.report(at, changes));
+            self.at_site(server, |site, at| site.report(at, changes, writer));
         }
     }
 
@@ -269,7 +272,7 @@ impl Cluster {
         self.world.note(|| format!("an outsider writes {command:?} at storage {server}"));
         let now_ms = self.servers[server].now_ms(self.world.now());
         self.servers[server].data().execute(now_ms, command, false);
-        self.changed(server);
+        self.changed(server, None);
         self.wake_blocked(server);
     }
 
@@ -279,7 +282,7 @@ impl Cluster {
             if self.shape.has_feed() && self.servers[server].paused_until <= self.world.now() {
                 let now_ms = self.servers[server].now_ms(self.world.now());
                 self.servers[server].data().sweep(now_ms);
-                self.changed(server);
+                self.changed(server, None);
             }
         }
     }

@@ -148,3 +148,22 @@ fn a_server_that_pauses_again_keeps_the_order_of_its_connections() {
 fn a_write_that_nobody_vouches_for_binds_no_later_read() {
     run(77_129_052, 60, FaultSet::ALL);
 }
+
+/// Others write to storage although mode strict rules that out: shims notice, and no copy outlives what they change for long.
+#[test]
+fn foreign_writers_are_noticed() {
+    let seeds = [23, 38, 43, 84, 98, 117, 122, 173, 213, 226, 261, 264, 294];
+    let reports = seeds.map(|seed| run(seed, 40, FaultSet::ALL));
+    let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
+    assert!(sum("outside_writes") > 1000 && sum("foreign_writes") > 1000, "{reports:?}");
+    assert!(reports.iter().map(|report| report.hits).sum::<u64>() > 10_000, "{reports:?}");
+}
+
+/// Reports of a shim's own writes that came late (29, 32, 34), of keys whose life had ended (0, 3, 184, 492), also while they were
+/// read for a copy (44), or because they were (105).
+#[test]
+fn nobody_is_taken_for_a_foreign_writer() {
+    for seed in [0, 3, 29, 32, 34, 44, 105, 184, 492] {
+        run(seed, 60, FaultSet::ALL);
+    }
+}

@@ -156,7 +156,9 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
-    Ok(match bytes.int_in_range(0..=8)? {
+    Ok(match bytes.int_in_range(0..=10)? {
+        10 => StorageEvent::ReadFeedDown,
+        9 => StorageEvent::ReadChanged((*bytes.choose(&REPORTS)?).into()),
         8 => StorageEvent::Moving(vec![bytes.arbitrary()?, bytes.arbitrary()?]),
         4 => StorageEvent::Unsubscribed,
         6 => StorageEvent::FeedDown,
@@ -169,6 +171,7 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
                 hash_field_expiry: bytes.arbitrary()?,
                 many_servers: bytes.arbitrary()?,
                 short_leases: bytes.arbitrary()?,
+                tracks_reads: bytes.arbitrary()?,
             };
             let recorded = Duration::from_millis(bytes.int_in_range(0..=70_000)?);
             let unrecorded = match bytes.int_in_range(0..=2)? {

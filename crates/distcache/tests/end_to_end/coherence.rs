@@ -37,6 +37,7 @@ fn check(cluster: &Cluster) {
     assert!(copies > 50, "{status}");
     assert!(messages as f64 <= copies as f64 * 2.1, "{messages} messages for {copies} copies");
     assert!(total(&status, "shims", "commits_total") <= copies, "{status}");
+    assert_eq!(total(&status, "shims", "foreign_writes_total"), 0, "nobody else writes: {status}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ mod cluster;
 mod coherence;
 mod differential;
 mod failures;
+mod foreign_writers;
 mod history;
 mod large_replies;
 mod leases;

@@ -187,7 +187,7 @@ fn is_resp3(lane: Lane) -> bool {
     match lane {
         Lane::Shared { resp3 } | Lane::Pinned { resp3 } | Lane::Scripts { resp3 } => resp3,
         Lane::Watching { resp3, .. } => resp3,
-        Lane::Subscriber | Lane::Feed => true,
+        Lane::Subscriber | Lane::Feed | Lane::ReadFeed => true,
     }
 }
 

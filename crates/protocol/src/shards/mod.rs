@@ -240,6 +240,10 @@ impl Shards {
             (Lane::Watching { number, .. }, _) => self.watching(step, number, store),
             (Lane::Subscriber, _) => self.subscriber(step, store),
             (Lane::Feed, _) => self.feed(step, store),
+            // `tracks_reads` is not said of several servers.
+            (Lane::ReadFeed, _) => {
+                step.report(StorageEvent::Lost { ticket: store.ticket, sent: false });
+            }
             (_, Reach::Slot(_)) if self.refuse_wide(step, &store) => {}
             (_, Reach::Slot(slot)) => {
                 let Store { ticket, lane, commands, .. } = store;

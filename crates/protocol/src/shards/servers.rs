@@ -66,8 +66,8 @@ impl Shards {
             }
             StorageEvent::Changed(push) => self.changed(step, address, push),
             StorageEvent::FeedDown => self.feed_down(step, address),
-            // A single server says nothing of slots.
-            StorageEvent::Moving(_) => {}
+            // A single server says nothing of slots, and is not asked for a read feed.
+            StorageEvent::Moving(_) | StorageEvent::ReadChanged(_) | StorageEvent::ReadFeedDown => {}
             StorageEvent::Large { ticket } => self.large(step, ticket),
             StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, bytes, last),
         }

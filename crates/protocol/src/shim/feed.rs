@@ -201,7 +201,7 @@ impl Shim {
         self.feed.sent = step.now;
         if was_open {
             self.statistics.feed_losses += 1;
-            self.flush();
+            self.flush_bounded();
             self.tell_of_all(step);
         }
         self.follow_settled(step, Some("the connection to it broke"));
@@ -216,7 +216,7 @@ impl Shim {
             None => self.statistics.unexpected += 1,
             Some(None) => {
                 self.statistics.feed_flushes += 1;
-                self.flush();
+                self.flush_bounded();
                 self.tell_of_all(step);
             }
             Some(Some(names)) => {
@@ -252,13 +252,16 @@ impl Shim {
         }
     }
 
+    /// Strict copies need no feed.
+    fn flush_bounded(&mut self) {
+        if self.config.bounded.is_some() {
+            self.flush();
+        }
+    }
+
     /// Drops every copy. A barrier that has begun has revoked them all, and nothing is granted until it ends; one that
     /// waits shall not be waited for.
-    fn flush(&mut self) {
-        // Strict copies need no feed.
-        if self.config.bounded.is_none() {
-            return;
-        }
+    pub(super) fn flush(&mut self) {
         let first = self.barriers.front().and_then(|id| self.operations.get(*id as usize));
         if first.is_some_and(|operation| {
             operation.phase != Phase::Queued || operation.kind == OperationKind::Flush

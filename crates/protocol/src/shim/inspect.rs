@@ -91,7 +91,7 @@ impl Shim {
     }
 
     /// All that decides what this shim will do, in an order that does not depend on how it came about and with times
-    /// relative to `now`. Left out: heat, hints, the limit of storage, what storage has been asked (see `ticket_fingerprint`), and when an
+    /// relative to `now`. Left out: heat, hints, the limit of storage, the read feed, what storage has been asked (see `ticket_fingerprint`), and when an
     /// INV or a proof was sent last, which only tells when it is sent again.
     pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
         let up = matches!(self.storage, StorageState::Up { .. });
@@ -170,6 +170,7 @@ impl Shim {
             Purpose::Operation(id) => (3, self.operation_digest(*id)).hash(state),
             Purpose::Proof => 4.hash(state),
             Purpose::Touch { .. } | Purpose::Probe | Purpose::Feed { .. } => 5.hash(state),
+            Purpose::ReadFeed { .. } | Purpose::ForeignWrites => 5.hash(state),
             Purpose::Topic(change) => (6, change).hash(state),
             Purpose::Publish { origin, channel, shard } => (7, origin, channel, shard).hash(state),
             Purpose::CountSubscribers { origin, kind } => (8, origin, kind).hash(state),

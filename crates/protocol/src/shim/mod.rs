@@ -15,6 +15,7 @@ mod operation;
 mod operations;
 mod pubsub;
 mod purge;
+mod read_feed;
 mod reads;
 mod refusal;
 mod replies;
@@ -50,6 +51,7 @@ use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, S
 use crate::time::Time;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
+use read_feed::TrackedRead;
 use step::ShimStep;
 use storage_limit::StorageLimit;
 use watch::Watcher;
@@ -59,6 +61,7 @@ pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;
+pub use read_feed::{ForeignWritePolicy, ForeignWritesSeen};
 pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
 
@@ -224,6 +227,12 @@ enum Purpose {
     Feed {
         opens: bool,
     },
+    /// A PING on the read feed.
+    ReadFeed {
+        ping: u64,
+    },
+    /// What shows whether reported changes are changes.
+    ForeignWrites,
     Topic(pubsub::TopicChange),
     Publish {
         origin: Origin,
@@ -245,6 +254,8 @@ struct FillTicket {
     view: View,
     /// The version current when the read was sent; `None` if no copy was registered.
     version: Option<u64>,
+    /// The first of its commands makes storage report the next change.
+    tracked: Option<TrackedRead>,
 }
 
 #[derive(Clone, Debug)]
@@ -325,6 +336,7 @@ pub struct Shim {
     quarantined_whole: bool,
     topics: pubsub::Topics,
     feed: feed::Feed,
+    read_feed: read_feed::ReadFeed,
     /// Items that are stale or being made anew.
     marked: KeyMap<()>,
     tracking: tracking::Tracking,
@@ -383,6 +395,7 @@ impl Shim {
             quarantined_whole: false,
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
+            read_feed: read_feed::ReadFeed::default(),
             marked: KeyMap::default(),
             tracking: tracking::Tracking::default(),
             heat: HeavyHitters::new(config.settings.heat, config.seed),
@@ -486,6 +499,7 @@ impl Shim {
             self.touch(step);
             self.tick_topics(step);
             self.tick_feed(step);
+            self.tick_read_feed(step);
         }
     }
 
@@ -573,7 +587,7 @@ impl Shim {
 
     /// Whether anything at all may be granted or committed.
     fn grants(&self) -> bool {
-        self.barriers.is_empty() && !self.quarantined_whole && self.hears()
+        self.barriers.is_empty() && !self.quarantined_whole && self.hears() && self.is_alone()
     }
 
     fn session_id(&mut self) -> u64 {

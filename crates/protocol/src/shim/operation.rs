@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use wire::message::EarlyValue;
 use wire::{Key, Peer, View};
 
+use super::read_feed::ReadMark;
 use crate::coherence::directory::Directory;
 use crate::storage::Lane;
 use crate::time::Time;
@@ -95,6 +96,8 @@ pub(super) struct Operation {
     pub(super) unblocked: Option<bool>,
     /// The purge that it is a part of.
     pub(super) purge: Option<u32>,
+    /// Its key is read behind it, in the same breath.
+    pub(super) reads_back: bool,
 }
 
 /// What the shim knows of a key that is cached or being written.
@@ -112,6 +115,8 @@ pub(super) struct KeyState {
     pub(super) blocked: u32,
     /// The outcome of a write is unknown.
     pub(super) quarantined: bool,
+    /// What tells reports of the read feed apart.
+    pub(super) mark: ReadMark,
 }
 
 impl Operation {
@@ -144,6 +149,7 @@ pub(super) fn blank(kind: OperationKind, keys: SmallVec<[Key; 1]>) -> Operation 
         unblocked: None,
         anchor: None,
         purge: None,
+        reads_back: false,
     }
 }
 
@@ -157,6 +163,7 @@ impl KeyState {
             writes_sent: 0,
             blocked: 0,
             quarantined: false,
+            mark: ReadMark::default(),
         }
     }
 

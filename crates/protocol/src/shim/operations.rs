@@ -8,7 +8,8 @@ use wire::{Key, Message, Peer, Status};
 
 use super::operation::{KeyState, Operation, OperationKind, Origin, Phase, blank};
 use super::purge::Requester;
-use super::reads::own;
+use super::read_feed::TRACKED;
+use super::reads::{GET, own};
 use super::step::ShimStep;
 use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
 use crate::hash::KeyMap;
@@ -320,7 +321,10 @@ impl Shim {
             return self.complete(step, id, Bytes::from(text), false);
         }
         self.statistics.storage_writes += u64::from(kind.writes());
-        let commands = self.operations[id as usize].commands.clone();
+        let mut commands = self.operations[id as usize].commands.clone();
+        if let Some(key) = self.write_tracked(step.now, id) {
+            commands.extend([TRACKED, self.frame(GET, &key.bytes)]);
+        }
         let reach = match &self.operations[id as usize] {
             Operation { keys, anchor, .. } if keys.is_empty() => self.reach_of(anchor.as_slice()),
             Operation { keys, .. } => self.reach_of(keys),
@@ -360,6 +364,7 @@ impl Shim {
             self.ready.extend(self.barriers.front());
         }
         self.report_due(&operation, success);
+        self.write_ended(&operation);
         for index in 0..operation.keys.len() {
             self.release(step, &operation, index, success);
         }
@@ -397,6 +402,9 @@ impl Shim {
         self.ready.extend(state.queue.first());
         if state.is_idle() {
             self.keys.remove(key);
+        }
+        if !committed.is_empty() {
+            self.copies_tracked(key);
         }
         for node in committed {
             let link = &self.links[usize::from(node.0)];

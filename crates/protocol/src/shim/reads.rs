@@ -7,6 +7,7 @@ use wire::{Key, LayerSet, Message, NodeId, Peer, View};
 
 use super::operation::{KeyState, OperationKind, Origin};
 use super::operations::operation;
+use super::read_feed::TRACKED;
 use super::refusal::Refusal;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState};
@@ -17,7 +18,7 @@ use crate::storage::Lane;
 use commands::CommandKind;
 use wire::resp::Command;
 
-const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
+pub(super) const GET: &[u8] = b"*2\r\n$3\r\nGET\r\n";
 const MISFIT: &str = "-ERR DistCache: the command is not the cacheable read that its view says\r\n";
 const PTTL: &[u8] = b"*2\r\n$4\r\nPTTL\r\n";
 
@@ -71,7 +72,8 @@ impl Shim {
             Some(refusal) => Err(refusal),
             None => self.read_command(&asked, command).ok_or_else(|| Refusal::error(MISFIT)),
         };
-        let mut fetch = FillTicket { node, session, fill, key: asked.key, view, version: None };
+        let mut fetch =
+            FillTicket { node, session, fill, key: asked.key, view, version: None, tracked: None };
         let (command, may_cache) = match found {
             Ok(found) => found,
             Err(refusal) => return refuse_fill(step, fetch, refusal),
@@ -91,11 +93,16 @@ impl Shim {
             let state = self.keys.entry(own(&fetch.key)).or_insert_with(|| KeyState::new(sequence));
             state.directory.register(node, fill, view);
             fetch.version = Some(state.directory.version);
+            fetch.tracked = self.track_read(&fetch.key, resp3);
         }
         self.statistics.storage_reads += 1;
         let pttl = self.frame(PTTL, &fetch.key.bytes);
         let (lane, reach) = (Lane::Shared { resp3 }, self.reach(&fetch.key));
-        self.store(step, Purpose::Fill(fetch), lane, reach, SmallVec::from_buf([pttl, command]));
+        let commands = match fetch.tracked {
+            Some(_) => [TRACKED, pttl, command].into_iter().collect(),
+            None => SmallVec::from_buf([pttl, command]),
+        };
+        self.store(step, Purpose::Fill(fetch), lane, reach, commands);
     }
 
     /// The command for storage, and whether its reply may be cached. None if it is anything but the cacheable read of

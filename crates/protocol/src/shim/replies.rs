@@ -10,6 +10,7 @@ use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
 use super::large::ReplyChunk;
 use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
+use super::read_feed::ReadMark;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
 use crate::coherence::lease::EarlierIncarnations;
@@ -73,6 +74,8 @@ impl Shim {
             StorageEvent::Moving(slots) => self.slots_move(slots),
             StorageEvent::Changed(push) => self.changed(step, &push),
             StorageEvent::FeedDown => self.feed_down(step),
+            StorageEvent::ReadChanged(push) => self.read_changed(step, &push),
+            StorageEvent::ReadFeedDown => self.read_feed_down(step),
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }
@@ -117,6 +120,7 @@ impl Shim {
             }
             for state in self.keys.values_mut() {
                 state.directory.entries.clear();
+                state.mark = ReadMark::default();
             }
             self.end_quarantine();
             self.touching.clear();
@@ -160,6 +164,10 @@ impl Shim {
     fn answered(&mut self, step: &mut ShimStep<'_>, ticket: Ticket, replies: SmallVec<[Bytes; 2]>) {
         let outcome = match &replies[..] {
             [_, _, ..] => match ticket.purpose {
+                Purpose::Operation(id) if self.operations[id as usize].reads_back => {
+                    self.read_back(id, &replies);
+                    None
+                }
                 Purpose::Plain { .. } | Purpose::Operation(_) | Purpose::WatchedRead { .. } => {
                     Some(transaction::outcome(&replies))
                 }
@@ -192,21 +200,18 @@ impl Shim {
                 self.release_watching(step, number, true);
                 step.reply(origin, first);
             }
-            Purpose::Fill(fetch) => {
-                let value = replies.next().unwrap_or_default();
-                let found = match value.len() > LARGE_REPLY_BYTES {
-                    // From storage that does not say so before.
-                    true => Shaped { status: Status::Large, value: Bytes::new() },
-                    false => Shaped::of(fetch.view, value),
-                };
-                self.fill(step, fetch, &first, found);
-            }
+            Purpose::Fill(fetch) => self.fill_answered(step, fetch, ticket.issued, first, replies),
             Purpose::Operation(id) => {
                 let success = status_of(&first) != Status::Error;
                 self.came_whole(id, first.len());
                 self.complete(step, id, first, success);
             }
             Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } | Purpose::Transfer { .. } => {}
+            Purpose::ReadFeed { ping } => self.read_feed_answered(ping, &first),
+            Purpose::ForeignWrites => {
+                let config = replies.next().unwrap_or_default();
+                self.judged(step, &first, &config);
+            }
             Purpose::Topic(change) => self.topic_answered(step, change, Some(first)),
             Purpose::Publish { origin, channel, shard } => {
                 let reply = self.receivers_counted(&channel, shard, first);
@@ -224,9 +229,37 @@ impl Shim {
         }
     }
 
+    /// Storage has answered the read of a fill, or its announcement and the read.
+    fn fill_answered(
+        &mut self,
+        step: &mut ShimStep<'_>,
+        fetch: FillTicket,
+        asked: Time,
+        first: Bytes,
+        mut replies: impl Iterator<Item = Bytes>,
+    ) {
+        let pttl = match fetch.tracked {
+            Some(_) => replies.next().unwrap_or_default(),
+            None => first.clone(),
+        };
+        if fetch.tracked.is_some() {
+            self.read_tracked(&fetch.key, &first, asked, parse_pttl(&pttl).ok().flatten());
+        }
+        let value = replies.next().unwrap_or_default();
+        let found = match value.len() > LARGE_REPLY_BYTES {
+            // From storage that does not say so before.
+            true => Shaped { status: Status::Large, value: Bytes::new() },
+            false => Shaped::of(fetch.view, value),
+        };
+        self.fill(step, fetch, &pttl, found);
+    }
+
     /// The copy becomes servable only if no write of the key has begun since it was registered.
     pub(super) fn fill(&mut self, step: &mut ShimStep<'_>, fetch: FillTicket, pttl: &Bytes, found: Shaped) {
-        let FillTicket { node, session, fill, key, view, version } = fetch;
+        let FillTicket { node, session, fill, key, view, version, tracked } = fetch;
+        if let Some(read) = tracked {
+            self.read_ended(&key, read);
+        }
         let Shaped { status, value } = found;
         let status = if is_passing(&value) { Status::Busy } else { status };
         let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
@@ -292,6 +325,8 @@ impl Shim {
             Purpose::Operation(id) => self.lost_operation(step, id, sent),
             Purpose::Transfer { origin } => self.transfer_lost(step, origin),
             Purpose::Feed { .. } => self.feed_lost(step),
+            Purpose::ReadFeed { .. } => self.read_feed_down(step),
+            Purpose::ForeignWrites => self.judge_lost(),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }

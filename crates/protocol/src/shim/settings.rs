@@ -2,7 +2,7 @@
 
 use super::purge::Requester;
 use super::step::ShimStep;
-use super::{HeatConfig, HeavyHitters, Shim};
+use super::{ForeignWritePolicy, HeatConfig, HeavyHitters, Shim};
 use crate::policy::Policies;
 use crate::requests::RequestLimits;
 use rand::RngExt;
@@ -21,6 +21,8 @@ pub struct ShimSettings {
     pub policies: Policies,
     /// How many keys nodes would hold of this shim's, if nothing is to be cached but only observed.
     pub observes: Option<usize>,
+    /// What follows if others write to storage, although only DistCache is to.
+    pub foreign_writes: ForeignWritePolicy,
 }
 
 impl Default for ShimSettings {
@@ -33,6 +35,7 @@ impl Default for ShimSettings {
             requests: RequestLimits::default(),
             policies: Policies::default(),
             observes: None,
+            foreign_writes: ForeignWritePolicy::default(),
         }
     }
 }

@@ -76,6 +76,13 @@ statistics! {
             "mode `bounded`: how old what clients read may be now") as "staleness_us",
         staleness_longest_microseconds: gauge("µs", "How old one may have been, since start",
             "never above `bounded_staleness_ms_max`") as "staleness_longest_us",
+        foreign_writes: counter("keys", "Keys with copies that others than DistCache have changed",
+            "any: [somebody else writes to this server](security.md#others-who-write), which strict mode rules out; \
+             the copies are dropped within a second"),
+        forgotten_reads: counter("keys", "Keys with copies that storage reported because it remembers no more of them",
+            "a steady rate: raise `tracking-table-max-keys` at the Redis server"),
+        read_feed_losses: counter("times", "Times that storage ceased to report changes of keys with copies",
+            "a rise: connections to storage break; every copy is dropped each time"),
         observed_reads: counter("reads", "Reads while observing only", "while `observe_only`"),
         observed_hits: counter("reads", "Reads that copies would have answered",
             "`observed_hits` / `observed_reads` is the hit ratio that caches would have"),

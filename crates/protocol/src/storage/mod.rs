@@ -30,6 +30,8 @@ pub enum Lane {
     Subscriber,
     /// Reports what has changed, whoever changed it; always RESP3.
     Feed,
+    /// Reports the next change of what tracked reads have read; always RESP3.
+    ReadFeed,
     /// The connection on which a client watches keys: made for the first command with a number that is larger than all
     /// before, and never again, so that what it watched is never forgotten unnoticed.
     Watching { number: u64, resp3: bool },
@@ -118,6 +120,9 @@ pub enum StorageEvent {
     /// An `invalidate` push of the feed, whole; and that there will be none.
     Changed(Bytes),
     FeedDown,
+    /// The same of the read feed.
+    ReadChanged(Bytes),
+    ReadFeedDown,
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
     /// For people, in the log: nothing follows from it.
@@ -143,4 +148,7 @@ pub struct StorageTraits {
     pub many_servers: bool,
     /// Nothing is kept there of how long leases may be, so that they have to be short.
     pub short_leases: bool,
+    /// A read on a shared connection behind CLIENT CACHING YES is tracked while the read feed is open: the next change of its
+    /// key is reported there, but for one by a command on the same connection.
+    pub tracks_reads: bool,
 }

@@ -104,6 +104,7 @@ pub(crate) fn lane(store: &Store) -> usize {
         | Lane::Scripts { .. }
         | Lane::Subscriber
         | Lane::Feed
+        | Lane::ReadFeed
         | Lane::Watching { .. } => 2,
     }
 }

@@ -3,7 +3,7 @@
 mod settings;
 mod storage;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
 use protocol::placement::slot::slot;
 use protocol::placement::{Placement, Secret};
 use protocol::requests::RequestLimits;
-use protocol::shim::{self, Bounded, Shim, ShimConfig, ShimSettings};
+use protocol::shim::{self, Bounded, ForeignWritePolicy, Shim, ShimConfig, ShimSettings};
 use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use smallvec::SmallVec;
-use storage::MiniStorage;
+use storage::{MiniStorage, push};
 use wire::message::{Execute, Read, Window};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
@@ -57,6 +57,8 @@ pub(crate) struct World {
     bounded: Option<Bounded>,
     /// Storage reports changes.
     feed: bool,
+    /// It reports changes of what was read behind CLIENT CACHING, but for those by a command on the same connection.
+    tracked: Option<BTreeMap<Vec<u8>, Vec<Lane>>>,
     parcels: VecDeque<Parcel>,
     holds: Vec<String>,
     held: Vec<(String, Parcel)>,
@@ -93,6 +95,7 @@ impl World {
             incarnation: 0,
             bounded: None,
             feed: false,
+            tracked: None,
             parcels: VecDeque::new(),
             holds: Vec::new(),
             held: Vec::new(),
@@ -189,7 +192,28 @@ impl World {
             // Somebody else, or storage itself, changes a key without the shim.
             "behind" => {
                 self.storage.execute(self.now.0 / 1000, &Command::from_args(&words[1..]));
-                self.report();
+                self.report(None);
+            }
+            "tracks" => {
+                self.tracked = Some(BTreeMap::new());
+                self.start_shim();
+                self.wait(2000);
+                self.log.clear();
+            }
+            "cut_read_feed" => {
+                self.tracked = Some(BTreeMap::new());
+                self.held.retain(|(_, parcel)| !matches!(parcel, Parcel::Feed(_)));
+                self.send(Parcel::Feed(StorageEvent::ReadFeedDown));
+            }
+            "foreign" => {
+                let seen = self.shim.as_ref().and_then(|shim| shim.foreign_writes());
+                let shown =
+                    seen.map_or("none".into(), |seen| format!("{}, last of {:?}", seen.count, seen.key));
+                let _ = writeln!(self.log, "  foreign writes: {shown}");
+            }
+            "refuse_foreign" => {
+                let settings = ShimSettings { foreign_writes: ForeignWritePolicy::Refuse, ..shim_settings() };
+                self.step_shim(shim::Input::Settings(Box::new(settings)));
             }
             "bounded" => {
                 let time = |word: &str| Duration::from_millis(word.parse().expect("milliseconds"));
@@ -241,12 +265,16 @@ impl World {
             settings: shim_settings(),
         };
         self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
-        let (incarnation, traits) = (self.incarnation, StorageTraits::default());
+        let (incarnation, traits) = (self.incarnation, self.traits());
         self.parcels.push_back(Parcel::Answer(StorageEvent::Up {
             incarnation,
             traits,
             earlier: EarlierIncarnations::recorded(LEASE.restart_wait()),
         }));
+    }
+
+    fn traits(&self) -> StorageTraits {
+        StorageTraits { tracks_reads: self.tracked.is_some(), ..StorageTraits::default() }
     }
 
     fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
@@ -522,7 +550,7 @@ impl World {
     /// Storage carries a batch out; a write may let blocked commands go on.
     fn store(&mut self, store: Store) {
         let now_ms = self.now.0 / 1000;
-        if store.lane == Lane::Feed {
+        if matches!(store.lane, Lane::Feed | Lane::ReadFeed) {
             let word: &[u8] = if store.commands[0].ends_with(b"PING\r\n") { b"PONG" } else { b"OK" };
             self.feed = true;
             let mut reply = Vec::new();
@@ -538,7 +566,8 @@ impl World {
         };
         let Some(replies) = replies else { return self.blocked.push(store) };
         let replies: SmallVec<[Bytes; 2]> = replies.into();
-        self.report();
+        self.report(Some(store.lane));
+        self.track(&store);
         let ticket = store.ticket;
         let large = |reply: &Bytes| reply.ends_with(b"\r\nlarge\r\n");
         if replies.last().is_some_and(large) {
@@ -554,11 +583,45 @@ impl World {
         }
     }
 
-    /// Storage names what has changed since it did so last.
-    fn report(&mut self) {
-        let push = self.storage.changes();
-        if let Some(push) = push.filter(|_| self.feed) {
-            self.send(Parcel::Feed(StorageEvent::Changed(push)));
+    /// Storage names what has changed since it did so last, by a command on this connection of the shim's.
+    fn report(&mut self, writer: Option<Lane>) {
+        let Some(changes) = self.storage.changes() else { return };
+        let Some(tracked) = &mut self.tracked else {
+            if self.feed {
+                self.send(Parcel::Feed(StorageEvent::Changed(push(changes.as_deref()))));
+            }
+            return;
+        };
+        let mut pushes = Vec::new();
+        match changes {
+            None if tracked.is_empty() => {}
+            None => {
+                tracked.clear();
+                pushes.push(push(None));
+            }
+            Some(keys) => {
+                for key in keys {
+                    let readers = tracked.remove(&key).unwrap_or_default();
+                    let told = readers.iter().filter(|reader| Some(**reader) != writer);
+                    pushes.extend(told.map(|_| push(Some(std::slice::from_ref(&key)))));
+                }
+            }
+        }
+        for push in pushes {
+            self.send(Parcel::Feed(StorageEvent::ReadChanged(push)));
+        }
+    }
+
+    fn track(&mut self, store: &Store) {
+        let Some(tracked) = &mut self.tracked else { return };
+        let parse = |frame: &Bytes| Command::parse(frame.clone()).expect("only whole commands reach storage");
+        for pair in store.commands.windows(2) {
+            if parse(&pair[0]).name() == b"CLIENT" {
+                let readers = tracked.entry(parse(&pair[1]).arg(1).to_vec()).or_default();
+                if !readers.contains(&store.lane) {
+                    readers.push(store.lane);
+                }
+            }
         }
     }
 
@@ -589,7 +652,7 @@ impl World {
             self.stranded.clear();
             self.incarnation += 1;
         }
-        let (incarnation, traits) = (self.incarnation, StorageTraits::default());
+        let (incarnation, traits) = (self.incarnation, self.traits());
         self.parcels.push_back(Parcel::Answer(StorageEvent::Up {
             incarnation,
             traits,
@@ -609,13 +672,18 @@ fn label(parcel: &Parcel) -> String {
     match parcel {
         Parcel::Message { from, to, message } => format!("{}>{} {}", who(*from), who(*to), what(message)),
         Parcel::Command(store) => {
-            let feed = if store.lane == Lane::Feed { "feed " } else { "" };
+            let feed = match store.lane {
+                Lane::Feed => "feed ",
+                Lane::ReadFeed => "read feed ",
+                _ => "",
+            };
             format!("s0>storage {feed}{}", shown_all(&store.commands))
         }
         Parcel::Feed(StorageEvent::Replies { replies, .. }) => {
             format!("storage>s0 feed {}", show(&replies[0]))
         }
         Parcel::Feed(StorageEvent::Changed(push)) => format!("storage>s0 feed {}", show(push)),
+        Parcel::Feed(StorageEvent::ReadChanged(push)) => format!("storage>s0 read feed {}", show(push)),
         Parcel::Feed(event) => format!("storage>s0 feed {event:?}"),
         Parcel::Answer(StorageEvent::Replies { replies, .. }) => {
             let replies: Vec<String> = replies.iter().map(|reply| show(reply)).collect();
@@ -632,8 +700,13 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Large { .. }) => "storage>s0 begins with something large".into(),
         Parcel::Answer(StorageEvent::Part { .. }) => panic!("nobody here takes parts"),
         Parcel::Answer(StorageEvent::Note { .. }) => panic!("nobody here talks to people"),
-        Parcel::Answer(event @ (StorageEvent::Changed(_) | StorageEvent::FeedDown)) => {
-            panic!("{event:?} is the feed's")
+        Parcel::Answer(
+            event @ (StorageEvent::Changed(_)
+            | StorageEvent::FeedDown
+            | StorageEvent::ReadChanged(_)
+            | StorageEvent::ReadFeedDown),
+        ) => {
+            panic!("{event:?} is a feed's")
         }
     }
 }

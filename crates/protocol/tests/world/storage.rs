@@ -24,27 +24,33 @@ pub(super) struct MiniStorage {
     flushed: bool,
 }
 
-impl MiniStorage {
-    /// The push that names what has changed since it was asked last.
-    pub(super) fn changes(&mut self) -> Option<Bytes> {
-        let state = self.data.iter().map(|(key, datum)| (key.clone(), format!("{datum:?}")));
-        let state: BTreeMap<_, _> = state.collect();
-        let before = std::mem::replace(&mut self.reported, state);
-        let mut keys: Vec<&Vec<u8>> = before.keys().chain(self.reported.keys()).collect();
-        keys.sort();
-        keys.dedup();
-        keys.retain(|key| before.get(*key) != self.reported.get(*key));
-        let flushed = std::mem::take(&mut self.flushed);
-        let mut out = Vec::new();
-        reply::push_header(2, true, &mut out);
-        reply::bulk(b"invalidate", &mut out);
-        if flushed {
-            reply::null(true, &mut out);
-        } else {
+/// The push that names what has changed.
+pub(super) fn push(changes: Option<&[Vec<u8>]>) -> Bytes {
+    let mut out = Vec::new();
+    reply::push_header(2, true, &mut out);
+    reply::bulk(b"invalidate", &mut out);
+    match changes {
+        None => reply::null(true, &mut out),
+        Some(keys) => {
             reply::array_header(keys.len(), &mut out);
             keys.iter().for_each(|key| reply::bulk(key, &mut out));
         }
-        (flushed || !keys.is_empty()).then(|| out.into())
+    }
+    out.into()
+}
+
+impl MiniStorage {
+    /// What has changed since it was asked last; the inner `None` stands for all keys.
+    pub(super) fn changes(&mut self) -> Option<Option<Vec<Vec<u8>>>> {
+        let state = self.data.iter().map(|(key, datum)| (key.clone(), format!("{datum:?}")));
+        let state: BTreeMap<_, _> = state.collect();
+        let before = std::mem::replace(&mut self.reported, state);
+        let mut keys: Vec<Vec<u8>> = before.keys().chain(self.reported.keys()).cloned().collect();
+        keys.sort();
+        keys.dedup();
+        keys.retain(|key| before.get(key) != self.reported.get(key));
+        let flushed = std::mem::take(&mut self.flushed);
+        if flushed { Some(None) } else { Some(Some(keys)).filter(|keys| keys != &Some(Vec::new())) }
     }
 
     /// Carries a batch out, from MULTI to EXEC as a transaction. `None`: it blocks.
@@ -97,6 +103,9 @@ impl MiniStorage {
         let arg = |index: usize| command.arg(index).to_vec();
         match command.name().to_ascii_uppercase().as_slice() {
             b"PING" => reply::simple(b"PONG", &mut out),
+            b"CLIENT" => reply::simple(b"OK", &mut out),
+            b"INFO" => reply::bulk(b"tracking_total_keys:1", &mut out),
+            b"CONFIG" => reply::error(b"NOPERM no CONFIG here", &mut out),
             b"GET" => match self.data.get(command.arg(1)) {
                 Some((Datum::Text(text), _)) => reply::bulk(text, &mut out),
                 Some(_) => reply::error(b"WRONGTYPE not a string", &mut out),

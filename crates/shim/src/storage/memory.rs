@@ -66,7 +66,7 @@ impl Memory {
             | Lane::Scripts { resp3 }
             | Lane::Pinned { resp3 }
             | Lane::Watching { resp3, .. } => resp3,
-            Lane::Subscriber | Lane::Feed => true,
+            Lane::Subscriber | Lane::Feed | Lane::ReadFeed => true,
         };
         let now_ms = now.0 / 1000;
         let unix_ms = now_ms + self.epoch.as_millis() as u64;

@@ -14,7 +14,9 @@ impl Cluster {
             self.watch.poisoned += statistics.fills_poisoned;
             self.watch.lapses += statistics.leases_lost;
         } else if let Some(shim) = self.hosts[host].shim() {
-            self.watch.invalidations += shim.statistics().invalidated_copies;
+            let statistics = shim.statistics();
+            self.watch.invalidations += statistics.invalidated_copies;
+            self.watch.foreign_writes += statistics.foreign_writes;
         } else if let Some(router) = self.hosts[host].router() {
             self.watch.breakers += router.statistics().breakers_opened;
         }

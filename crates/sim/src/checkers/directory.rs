@@ -37,10 +37,10 @@ impl Cluster {
 
     /// Whatever the node would serve now is what storage holds now, or held a moment ago if others write, too.
     pub(crate) fn check_servable(&mut self, host: HostId, key: &Key) {
-        match (self.shape.bounded, self.index_of_key(&key.bytes)) {
-            (Some(_), Some(index)) => self.check_fresh(host, index),
-            (Some(_), None) => {}
-            (None, _) => self.check_current(host, key),
+        match (self.shape.has_outsiders(), self.index_of_key(&key.bytes)) {
+            (true, Some(index)) => self.check_fresh(host, index),
+            (true, None) => {}
+            (false, _) => self.check_current(host, key),
         }
     }
 

@@ -23,8 +23,9 @@ impl Cluster {
         for server in &self.servers {
             let Some(shim) = self.hosts[server.current].shim() else { continue };
             let backlog = shim.backlog();
-            // A proof of storage may be on its way at any time, and one of the feed.
-            let proofs = if self.shape.has_feed() { 2 } else { 1 };
+            // A proof of storage may be on its way at any time, and one of each feed.
+            let feeds = [self.shape.has_feed(), self.shape.bounded.is_none()];
+            let proofs = 1 + feeds.into_iter().filter(|has| *has).count();
             let at_rest = ShimBacklog { tickets: backlog.tickets.saturating_sub(proofs), ..backlog };
             if at_rest != ShimBacklog::default() {
                 found.push(format!("shim {} is left with {backlog:?}", server.current));

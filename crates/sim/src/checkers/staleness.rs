@@ -1,4 +1,5 @@
-//! That nobody reads what was replaced for longer than was promised, and that no shim claims to know more than it does.
+//! That nobody reads what was replaced for longer than was promised, and that no shim claims to know more than it does, or to have
+//! seen others who were not there.
 
 use std::collections::BTreeMap;
 
@@ -102,8 +103,16 @@ impl Cluster {
         }
     }
 
+    /// No shim has noticed that others write if nobody does.
+    pub(crate) fn check_alarms(&mut self) {
+        let seen = self.watch.foreign_writes;
+        if seen > 0 && !self.shape.has_outsiders() {
+            self.world.fail(format!("{seen} writes are said to be others', and nobody else has written"));
+        }
+    }
+
     pub(crate) fn inspect_feeds(&mut self) {
-        if self.shape.bounded.is_none() {
+        if !self.shape.has_outsiders() {
             return;
         }
         self.slots().for_each(|slot| self.check_exported(slot));

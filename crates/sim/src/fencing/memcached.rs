@@ -82,7 +82,7 @@ impl Server for MemcachedServer {
             (Command::from_args(&["accept"]), Bytes::new(), Effect::Read)
         };
         self.forget(client);
-        Some(Outcome { command, reply, killed: Vec::new(), effect })
+        Some(Outcome { command, reply, killed: Vec::new(), effect, tracked: None })
     }
 }
 

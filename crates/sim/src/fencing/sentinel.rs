@@ -125,7 +125,7 @@ impl Server for Sentinel {
         let mut out = Vec::new();
         reply::array_header(fields.len(), &mut out);
         fields.iter().for_each(|field| reply::bulk(field.as_bytes(), &mut out));
-        Some(Outcome { command, reply: out.into(), killed: Vec::new(), effect: Effect::Read })
+        Some(Outcome { command, reply: out.into(), killed: Vec::new(), effect: Effect::Read, tracked: None })
     }
 }
 

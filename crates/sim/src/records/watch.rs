@@ -37,6 +37,8 @@ pub(crate) struct WatchChecker {
     /// Writes that bypassed the shims, and reports of changes that shims got.
     pub(crate) outside: u64,
     pub(crate) reports: u64,
+    /// Writes that shims have found to be others' in mode `strict`.
+    pub(crate) foreign_writes: u64,
     /// Replies that clients kept, and what they heard of changes.
     pub(crate) kept: u64,
     pub(crate) pushes: u64,

@@ -1,7 +1,7 @@
 //! A Redis server: users, connections, roles, and commands that are carried out when it gets to them, whoever still waits.
 //! Not when bytes come and go.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
@@ -24,6 +24,10 @@ struct Client {
     blocked: Option<u64>,
     /// It is told of what changes.
     tracks: bool,
+    /// What it reads behind CLIENT CACHING is tracked, and its changes are told to this one.
+    redirect: Option<u64>,
+    /// What it reads next is tracked.
+    caching: bool,
     /// The other end has gone. What was read is carried out all the same.
     ended: bool,
 }
@@ -36,12 +40,16 @@ pub(crate) struct Outcome {
     /// Connections that are no more, with all that was read from them.
     pub(crate) killed: Vec<u64>,
     pub(crate) effect: Effect,
+    /// The key that was read and is tracked from now on, after what this command has found changed.
+    pub(crate) tracked: Option<Bytes>,
 }
 
 #[derive(Debug)]
 pub(crate) struct RedisServer {
     pub(crate) data: Data,
     clients: BTreeMap<u64, Client>,
+    /// Who has read which keys and is told of their next changes.
+    tracked: BTreeMap<Bytes, BTreeSet<u64>>,
     /// Users of incarnations, with their passwords.
     users: BTreeMap<Bytes, Bytes>,
     clients_made: u64,
@@ -65,6 +73,8 @@ impl Server for RedisServer {
             input: VecDeque::new(),
             blocked: None,
             tracks: false,
+            redirect: None,
+            caching: false,
             ended: false,
         };
         self.clients.insert(self.clients_made, client);
@@ -138,6 +148,7 @@ impl RedisServer {
         RedisServer {
             data: Data::default(),
             clients: BTreeMap::new(),
+            tracked: BTreeMap::new(),
             users: BTreeMap::new(),
             clients_made: 0,
             blocked_made: 0,
@@ -170,6 +181,7 @@ impl RedisServer {
 
     /// It closes all its connections, as sentinels have it do that make a replica of it.
     pub(crate) fn close_all(&mut self) -> Vec<u64> {
+        self.tracked.clear();
         std::mem::take(&mut self.clients).into_keys().collect()
     }
 
@@ -207,11 +219,44 @@ impl RedisServer {
         self.clients.get(&client).is_some_and(|client| client.tracks)
     }
 
+    /// Whom to tell of a change of a key by `writer`, or of all keys: who has read it since it changed last.
+    pub(crate) fn take_readers(&mut self, key: Option<&[u8]>, writer: Option<u64>) -> Vec<u64> {
+        let readers = match key {
+            Some(key) => self.tracked.remove(key).unwrap_or_default(),
+            None => {
+                self.tracked.clear();
+                self.clients
+                    .iter()
+                    .filter(|(_, client)| client.redirect.is_some())
+                    .map(|(id, _)| *id)
+                    .collect()
+            }
+        };
+        let told =
+            |reader: u64| self.clients.get(&reader)?.redirect.filter(|to| self.clients.contains_key(to));
+        readers
+            .into_iter()
+            .filter(|reader| key.is_none() || Some(*reader) != writer)
+            .filter_map(told)
+            .collect()
+    }
+
+    /// The key that a command reads, if the command before it said that its read is tracked.
+    fn read_key(&mut self, client: u64, command: &Command, effect: Effect) -> Option<Bytes> {
+        let caching = self.clients.get_mut(&client).is_some_and(|found| std::mem::take(&mut found.caching));
+        (caching && effect == Effect::Read && command.len() > 1).then(|| command.arg_bytes(1))
+    }
+
+    /// The next change of a key is told of because this connection has read it.
+    pub(crate) fn track(&mut self, client: u64, key: Bytes) {
+        self.tracked.entry(key).or_default().insert(client);
+    }
+
     /// Carries a command out; `None` where it blocks.
     fn carry_out(&mut self, now_ms: u64, client: u64, command: &Command) -> Option<Outcome> {
         let name = command.name().to_ascii_uppercase();
         let sub = command.get(1).unwrap_or_default().to_ascii_uppercase();
-        let (mut out, mut killed, mut effect) = (Vec::new(), Vec::new(), Effect::Read);
+        let (mut out, mut killed, mut effect, mut tracked) = (Vec::new(), Vec::new(), Effect::Read, None);
         match (name.as_slice(), sub.as_slice()) {
             (b"HELLO", _) => self.hello(client, command, &mut out),
             (b"ACL", b"WHOAMI") => reply::bulk(&self.clients[&client].user, &mut out),
@@ -240,12 +285,17 @@ impl RedisServer {
             }
             (b"INFO", part) => self.info(now_ms, part, &mut out),
             _ if self.is_busy => reply::error(b"BUSY Redis is busy running a script.", &mut out),
+            (b"CLIENT", b"TRACKING") if command.get(3) == Some(b"REDIRECT") => {
+                self.redirect(client, command, &mut out);
+            }
             (b"CLIENT", b"TRACKING") => {
                 if let Some(found) = self.clients.get_mut(&client) {
                     found.tracks = command.arg(2) == b"ON";
                 }
                 reply::simple(b"OK", &mut out);
             }
+            (b"CLIENT", b"CACHING") => self.cache_next(client, &mut out),
+            (b"CONFIG", _) => reply::error(b"NOPERM this user has no permissions for CONFIG", &mut out),
             (b"PING", _) => reply::simple(b"PONG", &mut out),
             _ if !self.is_primary => {
                 reply::error(b"READONLY You can't write against a read only replica.", &mut out);
@@ -266,10 +316,33 @@ impl RedisServer {
                 let resp3 = self.clients.get(&client).is_some_and(|client| client.resp3);
                 let (reply, done) = self.data.execute(now_ms, command, resp3)?;
                 effect = done;
+                tracked = self.read_key(client, command, effect);
                 out.extend_from_slice(&reply);
             }
         }
-        Some(Outcome { command: command.clone(), reply: out.into(), killed, effect })
+        Some(Outcome { command: command.clone(), reply: out.into(), killed, effect, tracked })
+    }
+
+    /// What a connection reads behind CLIENT CACHING is reported to another one when it changes.
+    fn redirect(&mut self, client: u64, command: &Command, out: &mut Vec<u8>) {
+        let to = std::str::from_utf8(command.arg(4)).ok().and_then(|id| id.parse::<u64>().ok());
+        match (to.filter(|to| self.clients.contains_key(to)), self.clients.get_mut(&client)) {
+            (Some(to), Some(found)) => {
+                found.redirect = Some(to);
+                reply::simple(b"OK", out);
+            }
+            _ => reply::error(b"ERR The client ID you want redirect to does not exist", out),
+        }
+    }
+
+    fn cache_next(&mut self, client: u64, out: &mut Vec<u8>) {
+        match self.clients.get_mut(&client) {
+            Some(found) if found.redirect.is_some() => {
+                found.caching = true;
+                reply::simple(b"OK", out);
+            }
+            _ => reply::error(b"ERR CLIENT CACHING can be called only in tracking mode", out),
+        }
     }
 
     fn info(&self, now_ms: u64, part: &[u8], out: &mut Vec<u8>) {

@@ -382,8 +382,34 @@ impl Site<RedisServer> {
         wires.map(|(connection, wire)| (*connection, wire))
     }
 
-    /// Keys have changed at the server, whoever changed them.
-    pub(crate) fn report(&mut self, at: &mut Moment<'_>, changes: Changes) {
+    /// Who has read keys that have changed is told so at once, but for the one who changed them.
+    fn report_reads(&mut self, at: &mut Moment<'_>, changes: &Changes, writer: Option<ConnectionId>) {
+        let writer = writer.and_then(|writer| Some(self.wires.get(&writer)?.client));
+        let changed = changes.keys.iter().map(|key| Some(key.as_slice()));
+        for key in changed.chain(changes.all.then_some(None)) {
+            let bytes = match key {
+                Some(key) => push(Some(&BTreeSet::from([key.to_vec()]))),
+                None => push(None),
+            };
+            for reader in self.server.take_readers(key, writer) {
+                let connection = self.wires.iter().find(|(_, wire)| wire.client == reader);
+                if let Some(connection) = connection.map(|(connection, _)| *connection) {
+                    self.answer(at, connection, bytes.clone(), None);
+                }
+            }
+        }
+    }
+
+    /// The next change of a key is told of because this connection has read it.
+    pub(crate) fn track(&mut self, connection: ConnectionId, key: Bytes) {
+        if let Some(wire) = self.wires.get(&connection) {
+            self.server.track(wire.client, key);
+        }
+    }
+
+    /// Keys have changed at the server, by a command on `writer` if it is a connection of a shim.
+    pub(crate) fn report(&mut self, at: &mut Moment<'_>, changes: Changes, writer: Option<ConnectionId>) {
+        self.report_reads(at, &changes, writer);
         let now = at.now;
         let mut heard = false;
         for (_, wire) in self.tracking() {

@@ -7,9 +7,10 @@ use bytes::{Buf, Bytes};
 use smallvec::SmallVec;
 use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 
+use super::NOBODYS_TICKET;
 use super::takeover::Incarnation;
 use crate::shards::unblocked;
-use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, Store};
+use crate::storage::{LARGE_REPLY_BYTES, Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
 
 /// How long a server that says BUSY or LOADING is left alone before it is asked again.
@@ -35,6 +36,8 @@ pub(super) enum Listens {
     Topics,
     /// What has changed.
     Changes,
+    /// What has changed of that which was read on the shared connections behind CLIENT CACHING YES.
+    ReadChanges,
 }
 
 /// A store whose replies are not complete.
@@ -91,6 +94,8 @@ pub(super) struct Line {
     runs_scripts: bool,
     /// It watches keys under this number, for one client.
     watch: Option<u64>,
+    /// The connection on which changes of what it reads are reported, by its client id.
+    reports_to: Option<u64>,
 }
 
 impl Line {
@@ -121,6 +126,7 @@ impl Line {
             retired: None,
             runs_scripts: false,
             watch: None,
+            reports_to: None,
         }
     }
 
@@ -136,6 +142,33 @@ impl Line {
 
     pub(super) fn watch(&self) -> Option<u64> {
         self.watch
+    }
+
+    /// The number under which the server has this connection, once commands may be sent.
+    pub(super) fn client(&self) -> Option<u64> {
+        self.client.filter(|_| self.is_open())
+    }
+
+    pub(super) fn reports_to(&self, client: u64) -> bool {
+        self.reports_to == Some(client)
+    }
+
+    /// From here on, changes of what is read behind CLIENT CACHING YES are reported to this client.
+    pub(super) fn report_to(&mut self, now: Time, client: u64, out: &mut Vec<u8>) {
+        self.reports_to = Some(client);
+        if self.is_open() {
+            self.track_reads(now, out);
+        }
+    }
+
+    fn track_reads(&mut self, now: Time, out: &mut Vec<u8>) {
+        let Some(client) = self.reports_to else { return };
+        let client = client.to_string();
+        let command =
+            Command::from_args(&["CLIENT", "TRACKING", "ON", "REDIRECT", &client, "OPTIN", "NOLOOP"]);
+        let commands = SmallVec::from_elem(command.frame().clone(), 1);
+        let (lane, reach) = (Lane::Shared { resp3: self.resp3 }, Reach::Whole);
+        self.store(now, Store { ticket: NOBODYS_TICKET, lane, reach, commands }, out);
     }
 
     pub(super) fn set_watch(&mut self, number: Option<u64>) {
@@ -249,6 +282,7 @@ impl Line {
                     }
                     Some(Listens::Topics) => self.answered(reply, events)?,
                     Some(Listens::Changes) => events.push(StorageEvent::Changed(reply)),
+                    Some(Listens::ReadChanges) => events.push(StorageEvent::ReadChanged(reply)),
                     None => {}
                 }
             }
@@ -372,6 +406,7 @@ impl Line {
             return Ok(());
         }
         self.phase = Phase::Open;
+        self.track_reads(now, out);
         for store in std::mem::take(&mut self.waiting) {
             self.store(now, store, out);
         }
@@ -484,8 +519,6 @@ fn client_id(hello: &Value) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use crate::storage::{Lane, Reach};
-
     use super::*;
 
     fn waiting_for(ticket: u64) -> Line {
@@ -504,6 +537,7 @@ mod tests {
             retired: None,
             runs_scripts: false,
             watch: None,
+            reports_to: None,
         };
         let commands = [Bytes::from_static(b"*1\r\n$4\r\nPING\r\n")].into_iter().collect();
         let lane = Lane::Shared { resp3: false };

@@ -44,6 +44,7 @@ impl Listener {
             events.push(match self.listens {
                 Listens::Topics => StorageEvent::Unsubscribed,
                 Listens::Changes => StorageEvent::FeedDown,
+                Listens::ReadChanges => StorageEvent::ReadFeedDown,
             });
         }
     }

@@ -56,8 +56,8 @@ pub struct Redis {
     /// By RESP version: the shared connections.
     shared: [Option<(ConnectionId, Line)>; 2],
     wants_resp3: bool,
-    /// The one with subscriptions and the one that reports changes.
-    listeners: [Listener; 2],
+    /// The one with subscriptions, the one that reports changes, and the one that reports those of tracked reads.
+    listeners: [Listener; 3],
     pinned: Vec<(ConnectionId, Line)>,
     /// The largest number of a watching connection.
     watches: u64,
@@ -138,7 +138,7 @@ impl Redis {
             admin: Admin::new(settings.endpoint, settings.tls, Backoff::new(BACKOFF_MIN, fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
-            listeners: [Listens::Topics, Listens::Changes]
+            listeners: [Listens::Topics, Listens::Changes, Listens::ReadChanges]
                 .map(|listens| Listener::new(listens, Backoff::new(BACKOFF_MIN, fork()))),
             pinned: Vec::new(),
             watches: 0,
@@ -179,6 +179,7 @@ impl Redis {
             Lane::Scripts { resp3 } => self.scripts_line(step, resp3),
             Lane::Subscriber => self.listening_line(step, Listens::Topics),
             Lane::Feed => self.listening_line(step, Listens::Changes),
+            Lane::ReadFeed => self.listening_line(step, Listens::ReadChanges),
             Lane::Watching { number, resp3 } => self.watching_line(step, number, resp3),
         };
         match line {
@@ -330,6 +331,8 @@ impl Redis {
             if let Some((connection, line)) = self.shared[index].take_if(|(connection, _)| *connection == id)
             {
                 self.lose(step, connection, line);
+                // What was read on it is tracked no longer.
+                self.listeners[Listens::ReadChanges as usize].lose(step.network, step.events);
                 self.dial_not_before = step.now.after(self.backoff.next());
                 // Whether the server is still the same one has to be known before the next `Up`.
                 self.admin.takeover.recheck();
@@ -497,6 +500,18 @@ impl Redis {
                 let connection = step.network.dial(self.settings.endpoint, true);
                 let line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
                 *place = Some((connection, line));
+            }
+        }
+        self.report_reads(step);
+    }
+
+    /// Has the server report changes of what is read on the shared connections on the one that listens for them.
+    fn report_reads(&mut self, step: &mut StorageStep<'_>) {
+        let listener = &self.listeners[Listens::ReadChanges as usize];
+        let Some(client) = listener.line.as_ref().and_then(|(_, line)| line.client()) else { return };
+        for (connection, line) in self.shared.iter_mut().flatten() {
+            if !line.reports_to(client) {
+                line.report_to(step.now, client, step.network.out(*connection));
             }
         }
     }

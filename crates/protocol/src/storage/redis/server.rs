@@ -66,7 +66,7 @@ pub fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
         Some(version) => version >= VALKEY_FIELD_EXPIRY,
         None => redis.is_some_and(|version| version >= REDIS_FIELD_EXPIRY),
     };
-    Ok(StorageTraits { hash_field_expiry, ..StorageTraits::default() })
+    Ok(StorageTraits { hash_field_expiry, tracks_reads: true, ..StorageTraits::default() })
 }
 
 #[cfg(test)]

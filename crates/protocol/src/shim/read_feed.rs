@@ -1,0 +1,458 @@
+//! The read feed: what storage reports of keys that have copies, where nobody but DistCache is to write. Not how copies are
+//! invalidated.
+//!
+//! Storage remembers which keys were read for a copy, and reports the next change of each on a connection of its own, but
+//! for changes by commands on the connection that has read. A write of DistCache's own leaves nothing servable before storage
+//! sees it. So what is reported of a key with copies is a change by somebody else, or a report that comes late: of what had
+//! happened before the copy was registered. As in mode `bounded`, the answer to a PING that was sent after that tells which.
+//! Whichever it is, the copies are invalidated.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use wire::Key;
+use wire::resp::{Command, Value};
+
+use super::feed::changed_keys;
+use super::operation::{Operation, OperationKind, Phase, blank};
+use super::operations::status_of;
+use super::step::ShimStep;
+use super::{Purpose, Shim, StorageState};
+use crate::storage::redis::server::field;
+use crate::storage::{Lane, Reach};
+use crate::time::Time;
+
+/// A PING goes out this often, and at the next tick after something was registered.
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after it was lost the read feed is asked for again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// How often storage is asked at most whether it has forgotten what was read.
+const JUDGE_INTERVAL: Duration = Duration::from_millis(100);
+/// How long nothing is cached after a foreign write, where that is refused.
+const REFUSAL: Duration = Duration::from_secs(60);
+/// Keys whose reads Redis remembers unless it is configured otherwise; one more, and it reports some as changed.
+const TRACKING_TABLE_MAX: u64 = 1_000_000;
+/// A clock that runs so much faster than the shim's ends a key's life so much earlier: one in a hundred, and it counts whole
+/// milliseconds.
+const CLOCKS_DIFFER: u64 = 100;
+const CLOCK_STEPS_MS: u64 = 2;
+
+/// Says that the read behind it is tracked.
+pub(super) const TRACKED: Bytes = Bytes::from_static(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n");
+
+/// What becomes of caching where somebody else than DistCache has changed a key that has copies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ForeignWritePolicy {
+    /// Foreign writes are told and counted, and caching goes on.
+    #[default]
+    Warn,
+    /// Every copy is dropped, and nothing is cached for a minute.
+    Refuse,
+}
+
+/// The last changes by others, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForeignWritesSeen {
+    pub count: u64,
+    pub key: Bytes,
+    pub at: Time,
+    /// Until then nothing is cached.
+    pub refused_until: Time,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Closed,
+    Opening,
+    Open,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ReadFeed {
+    state: State,
+    /// The newest PING is not answered yet.
+    asked: bool,
+    sent: Time,
+    pings: u64,
+    /// The number of the newest PING that was answered.
+    answered: u64,
+    /// Tracked reads sent.
+    reads: u32,
+    /// Reports are told from late ones by the answer to the next PING.
+    due: bool,
+    /// How many had been sent when a barrier ended last.
+    barrier: u64,
+    /// How often somebody else has changed keys, unless storage has only forgotten that they were read; the last of them.
+    suspects: u64,
+    suspect: Bytes,
+    judging: bool,
+    judged: Time,
+    seen: Option<ForeignWritesSeen>,
+    /// Nothing is cached.
+    refuses: bool,
+    /// Why reads are not tracked.
+    refusal: Option<String>,
+}
+
+/// What tells reports about a key apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ReadMark {
+    /// How many PINGs had been sent when its newest copy was registered, read or committed, and when its last write ended.
+    registered: u64,
+    written: u64,
+    /// From then on storage may drop it by itself.
+    expires: Option<Time>,
+    /// By RESP version: a read on that connection is tracked.
+    tracked: [bool; 2],
+    /// By RESP version: the number of the newest tracked read that was sent, and of the newest that was answered.
+    asked: [u32; 2],
+    came: [u32; 2],
+    /// Reports that are still to come of writes of our own.
+    echoes: u8,
+}
+
+/// A read for a copy whose next change storage reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TrackedRead {
+    lane: usize,
+    number: u32,
+}
+
+impl ReadMark {
+    /// Whether a report is one of a write of our own, which is under way or ended before a PING that is not answered yet.
+    fn takes_echo(&mut self, under_way: bool, answered: u64) -> bool {
+        let own = self.echoes > 0 && (under_way || answered <= self.written);
+        self.echoes = self.echoes.saturating_sub(u8::from(own));
+        own
+    }
+
+    /// The key expires so long after `read`; at the earliest, if clocks differ.
+    fn expires_after(&mut self, read: Time, ttl_ms: Option<u64>) {
+        let Some(ttl_ms) = ttl_ms else { return };
+        let earliest_ms = (ttl_ms - ttl_ms / CLOCKS_DIFFER).saturating_sub(CLOCK_STEPS_MS);
+        let earliest = read.after(Duration::from_millis(earliest_ms));
+        self.expires = Some(self.expires.map_or(earliest, |known| known.min(earliest)));
+    }
+}
+
+impl Shim {
+    /// Changes by others of keys that had copies, the newest last; none if there were none.
+    pub fn foreign_writes(&self) -> Option<&ForeignWritesSeen> {
+        self.read_feed.seen.as_ref()
+    }
+
+    /// Why changes by others would not be noticed, if they would not.
+    pub fn tracking_refusal(&self) -> Option<&str> {
+        self.read_feed.refusal.as_deref()
+    }
+
+    /// Whether reads for copies are tracked.
+    pub(super) fn tracks_reads(&self) -> bool {
+        let able = matches!(&self.storage, StorageState::Up { traits } if traits.tracks_reads);
+        able && self.config.bounded.is_none() && !self.observes()
+    }
+
+    /// Whether nothing stands against copies here: their changes are heard of, and others have not written of late.
+    pub(super) fn is_alone(&self) -> bool {
+        !self.tracks_reads() || self.read_feed.state == State::Open && !self.read_feed.refuses
+    }
+
+    pub(super) fn tick_read_feed(&mut self, step: &mut ShimStep<'_>) {
+        if self.read_feed.seen.as_ref().is_none_or(|seen| step.now >= seen.refused_until) {
+            self.read_feed.refuses = false;
+        }
+        if !self.tracks_reads() {
+            return;
+        }
+        let since = step.now.since(self.read_feed.sent);
+        let feed = &mut self.read_feed;
+        match feed.state {
+            State::Closed if since >= RETRY_INTERVAL => {
+                feed.state = State::Opening;
+                self.ping_read_feed(step);
+            }
+            State::Open if !feed.asked && (feed.due || since >= PING_INTERVAL) => {
+                self.ping_read_feed(step);
+            }
+            _ => {}
+        }
+        self.judge(step);
+    }
+
+    fn ping_read_feed(&mut self, step: &mut ShimStep<'_>) {
+        let feed = &mut self.read_feed;
+        feed.sent = step.now;
+        (feed.asked, feed.due) = (true, false);
+        feed.pings += 1;
+        let purpose = Purpose::ReadFeed { ping: feed.pings };
+        let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
+        self.store(step, purpose, Lane::ReadFeed, Reach::Whole, SmallVec::from_elem(ping, 1));
+    }
+
+    pub(super) fn read_feed_answered(&mut self, ping: u64, reply: &[u8]) {
+        let feed = &mut self.read_feed;
+        if ping != feed.pings || feed.state == State::Closed {
+            return;
+        }
+        feed.asked = false;
+        // A server that is busy for long answers PING so: it proves nothing.
+        if status_of(reply) != wire::Status::Error {
+            feed.state = State::Open;
+            feed.answered = ping;
+        } else if feed.state == State::Opening {
+            feed.state = State::Closed;
+        }
+    }
+
+    /// Nobody knows who changes what from here on: copies go, and nothing is granted until changes are reported again.
+    pub(super) fn read_feed_down(&mut self, step: &mut ShimStep<'_>) {
+        let was_open = self.read_feed.state == State::Open;
+        self.read_feed.state = State::Closed;
+        self.read_feed.asked = false;
+        self.read_feed.sent = step.now;
+        if was_open {
+            self.statistics.read_feed_losses += 1;
+            self.flush();
+        }
+    }
+
+    /// A copy is registered: the number of the read that it needs, if that is to be tracked.
+    pub(super) fn track_read(&mut self, key: &Key, resp3: bool) -> Option<TrackedRead> {
+        if !self.tracks_reads() {
+            return None;
+        }
+        let Shim { keys, read_feed, .. } = self;
+        let state = keys.get_mut(key)?;
+        read_feed.due = true;
+        read_feed.reads = read_feed.reads.wrapping_add(1);
+        state.mark.registered = read_feed.pings;
+        let lane = usize::from(resp3);
+        (state.mark.tracked[lane], state.mark.asked[lane]) = (true, read_feed.reads);
+        Some(TrackedRead { lane, number: read_feed.reads })
+    }
+
+    /// A tracked read has ended. It may itself have found that a value had expired, which is reported as well.
+    pub(super) fn read_ended(&mut self, key: &Key, read: TrackedRead) {
+        let Shim { keys, read_feed, .. } = self;
+        if let Some(state) = keys.get_mut(key) {
+            state.mark.came[read.lane] = read.number;
+            (state.mark.registered, read_feed.due) = (read_feed.pings, true);
+        }
+    }
+
+    /// Whether a read was tracked, by the answer to its announcement, and how long its key was to live when it was asked.
+    pub(super) fn read_tracked(&mut self, key: &Key, announced: &[u8], asked: Time, ttl_ms: Option<u64>) {
+        if let Some(state) = self.keys.get_mut(key) {
+            state.mark.expires_after(asked, ttl_ms);
+        }
+        let refused = status_of(announced) == wire::Status::Error;
+        self.read_feed.refusal = refused.then(|| String::from_utf8_lossy(announced).trim().to_owned());
+    }
+
+    /// A write of our own goes to storage: how many reports of it will come. Some: the key whose value is to be read back behind
+    /// it and tracked, because copies hold it pending.
+    pub(super) fn write_tracked(&mut self, now: Time, id: u32) -> Option<Key> {
+        if !self.tracks_reads() {
+            return None;
+        }
+        let operation: &mut Operation = &mut self.operations[id as usize];
+        let own = match operation.lane {
+            Lane::Shared { resp3 } => Some(usize::from(resp3)),
+            _ => None,
+        };
+        for (index, key) in operation.keys.iter().enumerate() {
+            let Some(state) = self.keys.get_mut(key).filter(|_| operation.writes_key(index)) else {
+                continue;
+            };
+            let others = state.mark.tracked.iter().enumerate();
+            let others = others.filter(|(lane, tracked)| **tracked && Some(*lane) != own).count();
+            state.mark.echoes = state.mark.echoes.saturating_add(others as u8);
+            state.mark.tracked = [false; 2];
+            // What the last value said of its life says nothing of the next.
+            state.mark.expires = None;
+        }
+        let (Some(early), Some(own), [key]) = (&operation.early, own, &operation.keys[..]) else {
+            return None;
+        };
+        let state = self.keys.get_mut(key)?;
+        if state.directory.entries.iter().all(|entry| entry.pending.is_none()) {
+            return None;
+        }
+        state.mark.tracked[own] = true;
+        state.mark.expires_after(now, early.ttl_ms);
+        let key = key.clone();
+        operation.reads_back = true;
+        Some(key)
+    }
+
+    /// What storage has behind a write, whose value is committed only if it is that one: a change in between is reported to
+    /// nobody.
+    pub(super) fn read_back(&mut self, id: u32, replies: &[Bytes]) {
+        let operation: &mut Operation = &mut self.operations[id as usize];
+        operation.early.take_if(|early| replies.last() != Some(&early.value));
+    }
+
+    /// A write has ended: what is reported from now on is not of it, once a PING that is sent now is answered.
+    pub(super) fn write_ended(&mut self, operation: &Operation) {
+        if !operation.kind.writes() {
+            return;
+        }
+        let Shim { keys, read_feed, .. } = self;
+        if operation.kind == OperationKind::Barrier {
+            (read_feed.barrier, read_feed.due) = (read_feed.pings, true);
+        }
+        for key in &operation.keys {
+            if let Some(state) = keys.get_mut(key) {
+                // Entries of nodes without a lease are still there, and a read of before they came may still be tracked.
+                (state.mark.registered, state.mark.written) = (read_feed.pings, read_feed.pings);
+                read_feed.due |= state.mark.echoes > 0 || !state.directory.entries.is_empty();
+            }
+        }
+    }
+
+    /// A value that was pending is servable now.
+    pub(super) fn copies_tracked(&mut self, key: &Key) {
+        let Shim { keys, read_feed, .. } = self;
+        if let Some(state) = keys.get_mut(key) {
+            (state.mark.registered, read_feed.due) = (read_feed.pings, true);
+        }
+    }
+
+    /// Storage reports keys that were read, or that all may have changed.
+    pub(super) fn read_changed(&mut self, step: &mut ShimStep<'_>, push: &Bytes) {
+        if self.read_feed.state == State::Closed {
+            return;
+        }
+        match changed_keys(push) {
+            None => self.statistics.unexpected += 1,
+            // A barrier of our own is reported, too: it has revoked every copy before.
+            Some(None) => {
+                let own = !self.barriers.is_empty() || self.read_feed.answered <= self.read_feed.barrier;
+                if !own && self.keys.values().any(|state| !state.directory.entries.is_empty()) {
+                    self.suspect(Bytes::from_static(b"*"));
+                }
+                self.flush();
+                self.judge(step);
+            }
+            Some(Some(names)) => {
+                for name in names {
+                    let key = self.placement.key(0, name);
+                    self.read_key_changed(step.now, key);
+                }
+                self.judge(step);
+            }
+        }
+    }
+
+    fn read_key_changed(&mut self, now: Time, key: Key) {
+        let Shim { keys, operations, read_feed, .. } = self;
+        let Some(state) = keys.get_mut(&key) else { return };
+        state.mark.tracked = [false; 2];
+        let writes = state.writes_sent > 0 || state.blocked > 0;
+        let has_copies =
+            state.directory.entries.iter().any(|entry| entry.servable || entry.pending.is_some());
+        if state.mark.takes_echo(writes, read_feed.answered) || !has_copies {
+            return;
+        }
+        let is_late = read_feed.answered <= state.mark.registered;
+        let is_read = state.mark.asked != state.mark.came;
+        let has_expired = state.mark.expires.is_some_and(|expires| now >= expires);
+        let invalidates = |id: &u32| {
+            let operation: &Operation = &operations[*id as usize];
+            let index = operation.keys.iter().position(|own| *own == key);
+            let write = index.is_some_and(|index| operation.writes_key(index)) && operation.early.is_none();
+            operation.kind.is_silent() || operation.phase == Phase::Invalidating && write
+        };
+        let is_invalidated = state.queue.iter().any(invalidates);
+        if !(writes || is_late || is_read || has_expired || is_invalidated) {
+            self.suspect(key.bytes.clone());
+        }
+        if !is_invalidated {
+            self.admit_operation(blank(OperationKind::Purge, SmallVec::from_elem(key, 1)));
+        }
+    }
+
+    fn suspect(&mut self, key: Bytes) {
+        self.read_feed.suspects += 1;
+        self.read_feed.suspect = key;
+    }
+
+    /// Asks storage whether it has forgotten what was read, because it was too much: then it reports keys that nobody changed.
+    fn judge(&mut self, step: &mut ShimStep<'_>) {
+        let feed = &mut self.read_feed;
+        if feed.suspects == 0 || feed.judging || step.now.since(feed.judged) < JUDGE_INTERVAL {
+            return;
+        }
+        (feed.judging, feed.judged) = (true, step.now);
+        let questions = [&["INFO", "stats"][..], &["CONFIG", "GET", "tracking-table-max-keys"]];
+        let commands = questions.map(|words| Command::from_args(words).frame().clone());
+        let lane = Lane::Shared { resp3: false };
+        self.store(step, Purpose::ForeignWrites, lane, Reach::Whole, commands.into_iter().collect());
+    }
+
+    pub(super) fn judged(&mut self, step: &mut ShimStep<'_>, stats: &Bytes, config: &Bytes) {
+        self.read_feed.judging = false;
+        let count = std::mem::take(&mut self.read_feed.suspects);
+        if has_forgotten(stats, config) {
+            self.statistics.forgotten_reads += count;
+            return;
+        }
+        self.statistics.foreign_writes += count;
+        let mut refused_until = Time(0);
+        if self.config.settings.foreign_writes == ForeignWritePolicy::Refuse {
+            refused_until = step.now.after(REFUSAL);
+            self.read_feed.refuses = true;
+            self.flush();
+        }
+        let (count, key) = (self.statistics.foreign_writes, std::mem::take(&mut self.read_feed.suspect));
+        self.read_feed.seen = Some(ForeignWritesSeen { count, key, at: step.now, refused_until });
+    }
+
+    /// The question came to nothing: what was suspected is asked about again.
+    pub(super) fn judge_lost(&mut self) {
+        self.read_feed.judging = false;
+    }
+}
+
+/// Whether storage remembers so many reads that it forgets some of them, from its `INFO stats` and CONFIG GET.
+fn has_forgotten(stats: &Bytes, config: &Bytes) -> bool {
+    let text = |value: &Value| value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let number = |text: &str| text.trim().parse::<u64>().ok();
+    let stats = Value::parse(stats).ok().as_ref().and_then(text).unwrap_or_default();
+    let tracked = field(&stats, "tracking_total_keys").and_then(number).unwrap_or(0);
+    let configured = Value::parse(config).ok().and_then(|pair| text(pair.elements()?.get(1)?));
+    let most = configured.as_deref().and_then(number).unwrap_or(TRACKING_TABLE_MAX);
+    // Zero is for as many as there are.
+    most > 0 && tracked >= most - most / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storage_that_remembers_too_much_has_forgotten_some() {
+        let bulk = |text: &str| Bytes::from(format!("${}\r\n{text}\r\n", text.len()));
+        let stats = |tracked: u64| bulk(&format!("# Stats\r\ntracking_total_keys:{tracked}\r\nx:1\r\n"));
+        let most = |most: u64| {
+            Bytes::from(format!(
+                "*2\r\n$23\r\ntracking-table-max-keys\r\n${}\r\n{most}\r\n",
+                most.to_string().len()
+            ))
+        };
+        let refused = Bytes::from_static(b"-NOPERM no\r\n");
+        for (stats, config, expected) in [
+            (stats(10), most(100), false),
+            (stats(99), most(100), true),
+            (stats(u64::MAX), most(0), false),
+            (stats(989_999), refused.clone(), false),
+            (stats(990_000), refused.clone(), true),
+            (refused.clone(), refused, false),
+            (Bytes::new(), Bytes::new(), false),
+        ] {
+            assert_eq!(has_forgotten(&stats, &config), expected, "{stats:?} {config:?}");
+        }
+    }
+}
