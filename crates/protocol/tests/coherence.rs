@@ -117,6 +117,7 @@ scripts! {
     storage_comes_back_empty_behind_a_write
     strict_change_behind_a_write
     strict_change_during_a_fill
+    strict_change_between_a_write_and_its_reading_back
     strict_change_of_a_cached_key
     strict_expiry_is_not_foreign
     strict_flush_by_others

@@ -59,6 +59,8 @@ pub(crate) struct World {
     feed: bool,
     /// It reports changes of what was read behind CLIENT CACHING, but for those by a command on the same connection.
     tracked: Option<BTreeMap<Vec<u8>, Vec<Lane>>>,
+    /// Somebody else's command that comes behind the first of the next batch.
+    between: Option<Command>,
     parcels: VecDeque<Parcel>,
     holds: Vec<String>,
     held: Vec<(String, Parcel)>,
@@ -96,6 +98,7 @@ impl World {
             bounded: None,
             feed: false,
             tracked: None,
+            between: None,
             parcels: VecDeque::new(),
             holds: Vec::new(),
             held: Vec::new(),
@@ -215,6 +218,7 @@ impl World {
                 let settings = ShimSettings { foreign_writes: ForeignWritePolicy::Refuse, ..shim_settings() };
                 self.step_shim(shim::Input::Settings(Box::new(settings)));
             }
+            "between" => self.between = Some(Command::from_args(&words[1..])),
             "bounded" => {
                 let time = |word: &str| Duration::from_millis(word.parse().expect("milliseconds"));
                 self.bounded = Some(Bounded { staleness: time(words[1]), age: time(words[2]) });
@@ -558,6 +562,9 @@ impl World {
             let replies = [Bytes::from(reply)].into_iter().collect();
             return self.send(Parcel::Feed(StorageEvent::Replies { ticket: store.ticket, replies }));
         }
+        if let Some(other) = self.between.take_if(|_| store.commands.len() > 2) {
+            return self.interrupted(&store, &other);
+        }
         let replies = match store.lane {
             Lane::Watching { number, .. } => {
                 Some(self.storage.execute_watching(now_ms, number, &store.commands))
@@ -581,6 +588,21 @@ impl World {
                 self.store(blocked);
             }
         }
+    }
+
+    /// Storage carries a batch out, and somebody else's command behind its first.
+    fn interrupted(&mut self, store: &Store, other: &Command) {
+        let now_ms = self.now.0 / 1000;
+        let [first, rest @ ..] = &store.commands[..] else { return };
+        let mut replies =
+            self.storage.execute_all(now_ms, std::slice::from_ref(first)).expect("it does not block");
+        self.report(Some(store.lane));
+        self.storage.execute(now_ms, other);
+        self.report(None);
+        replies.extend(self.storage.execute_all(now_ms, rest).expect("reads do not block"));
+        self.track(store);
+        let ticket = store.ticket;
+        self.send(Parcel::Answer(StorageEvent::Replies { ticket, replies: replies.into() }));
     }
 
     /// Storage names what has changed since it did so last, by a command on this connection of the shim's.
