@@ -175,9 +175,7 @@ impl ShimDriver {
             self.feed_refusal = refusal.map(str::to_owned);
         }
     }
-}
 
-impl ShimDriver {
     /// Others write to storage that only DistCache is to write to, or nobody would know if they did.
     fn log_foreign_writes(&mut self, now: Time) {
         let shim = &self.parts.shim;

@@ -47,6 +47,11 @@ impl Directory {
         }
     }
 
+    /// Whether a node may serve a value of the key, now or when it is committed.
+    pub fn has_copies(&self) -> bool {
+        self.entries.iter().any(|entry| entry.servable || entry.pending.is_some())
+    }
+
     /// Whether a fill that was registered for `version` may still become a copy.
     pub fn is_registered(&self, node: NodeId, fill: u64, version: u64) -> bool {
         self.version == version && self.entries.iter().any(|entry| entry.node == node && entry.fill >= fill)

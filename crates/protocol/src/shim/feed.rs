@@ -18,14 +18,14 @@ use wire::{Key, NodeId};
 use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::step::ShimStep;
-use super::{Purpose, Shim};
+use super::{PING, Purpose, Shim};
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
 /// PINGs in the time after which copies are not trusted without one.
 const PINGS_PER_STALENESS: u32 = 8;
 /// How long after it was lost or refused the feed is asked for again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What holds where others write to storage, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,9 @@ pub struct Bounded {
     pub age: Duration,
 }
 
+/// Whether storage reports changes on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
+pub(super) enum FeedPhase {
     #[default]
     Closed,
     Opening,
@@ -46,7 +47,7 @@ enum State {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Feed {
-    state: State,
+    state: FeedPhase,
     /// All that had changed until then has been heard of.
     heard: Option<Time>,
     /// A PING, or what opens the feed, is not answered yet.
@@ -84,7 +85,7 @@ impl Feed {
 
     /// Whether an answer to what was sent then is one to what was sent last, and not from before the feed was lost.
     pub(super) fn awaits(&self, sent: Time, opens: bool) -> bool {
-        self.sent == sent && self.state == if opens { State::Opening } else { State::Open }
+        self.sent == sent && self.state == if opens { FeedPhase::Opening } else { FeedPhase::Open }
     }
 
     pub(super) fn pings(&self) -> u64 {
@@ -130,20 +131,20 @@ impl Shim {
         let wanted = self.config.bounded.is_some() || self.tracking.is_wanted();
         let since = step.now.since(self.feed.sent);
         match self.feed.state {
-            State::Open if !wanted => {
-                (self.feed.state, self.feed.heard, self.feed.asked) = (State::Closed, None, false);
+            FeedPhase::Open if !wanted => {
+                (self.feed.state, self.feed.heard, self.feed.asked) = (FeedPhase::Closed, None, false);
                 let command = Command::from_args(&["CLIENT", "TRACKING", "OFF"]).frame().clone();
                 let commands = SmallVec::from_elem(command, 1);
                 self.store(step, Purpose::Probe, Lane::Feed, Reach::Whole, commands);
             }
-            State::Closed if !wanted => {}
-            State::Closed if since >= RETRY_INTERVAL => {
-                self.feed.state = State::Opening;
+            FeedPhase::Closed if !wanted => {}
+            FeedPhase::Closed if since >= RETRY_INTERVAL => {
+                self.feed.state = FeedPhase::Opening;
                 let command = Command::from_args(&["CLIENT", "TRACKING", "ON", "BCAST"]);
                 self.ask_feed(step, command.frame().clone());
             }
-            State::Open if !self.feed.asked && (since >= interval || self.tracking.awaits_many()) => {
-                self.ask_feed(step, Bytes::from_static(b"*1\r\n$4\r\nPING\r\n"));
+            FeedPhase::Open if !self.feed.asked && (since >= interval || self.tracking.awaits_many()) => {
+                self.ask_feed(step, PING);
             }
             _ => {}
         }
@@ -153,7 +154,7 @@ impl Shim {
         self.feed.sent = step.now;
         self.feed.asked = true;
         self.feed.pings += 1;
-        let purpose = Purpose::Feed { opens: self.feed.state == State::Opening };
+        let purpose = Purpose::Feed { opens: self.feed.state == FeedPhase::Opening };
         self.store(step, purpose, Lane::Feed, Reach::Whole, SmallVec::from_elem(command, 1));
     }
 
@@ -165,7 +166,7 @@ impl Shim {
         if status_of(reply) == wire::Status::Error {
             // A server that is busy for long answers PING so: it proves nothing.
             if opens {
-                self.feed.state = State::Closed;
+                self.feed.state = FeedPhase::Closed;
                 let refusal = String::from_utf8_lossy(reply).trim().to_owned();
                 self.follow_settled(step, Some(&refusal));
                 self.feed.refusal = Some(refusal);
@@ -175,7 +176,7 @@ impl Shim {
         if let Some(heard) = self.feed.heard {
             self.feed.staleness_longest = self.feed.staleness_longest.max(step.now.since(heard));
         }
-        self.feed.state = State::Open;
+        self.feed.state = FeedPhase::Open;
         self.feed.refusal = None;
         self.feed.heard = Some(issued);
         self.feed.delay = step.now.since(issued);
@@ -194,8 +195,8 @@ impl Shim {
 
     /// Nobody knows what changes from here on: copies go, and nothing is granted until the feed is there again.
     pub(super) fn feed_down(&mut self, step: &mut ShimStep<'_>) {
-        let was_open = self.feed.state == State::Open;
-        self.feed.state = State::Closed;
+        let was_open = self.feed.state == FeedPhase::Open;
+        self.feed.state = FeedPhase::Closed;
         self.feed.heard = None;
         self.feed.asked = false;
         self.feed.sent = step.now;
@@ -209,7 +210,7 @@ impl Shim {
 
     /// Storage reports keys, or that all of them may have changed.
     pub(super) fn changed(&mut self, step: &mut ShimStep<'_>, push: &Bytes) {
-        if self.feed.state == State::Closed {
+        if self.feed.state == FeedPhase::Closed {
             return;
         }
         match changed_keys(push) {
@@ -238,7 +239,7 @@ impl Shim {
             return;
         }
         let Some(state) = self.keys.get(&key) else { return };
-        if !state.directory.entries.iter().any(|entry| entry.servable || entry.pending.is_some()) {
+        if !state.directory.has_copies() {
             return;
         }
         let invalidates = |id: &u32| {

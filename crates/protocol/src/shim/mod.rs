@@ -72,6 +72,9 @@ const PROOFS_PER_LEASE: u32 = 8;
 /// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
 const TOUCH_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Asks storage for a sign.
+const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
+
 /// Keys that are tracked, at a shim and at a router, unless they are told otherwise.
 pub(crate) const TRACKED_MAX: usize = 1_000_000;
 
@@ -506,9 +509,8 @@ impl Shim {
     /// Asks storage for a sign that this incarnation still governs it.
     fn prove(&mut self, step: &mut ShimStep<'_>) {
         self.proof_sent = step.now;
-        let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
         let lane = Lane::Shared { resp3: false };
-        self.store(step, Purpose::Proof, lane, Reach::Proof, SmallVec::from_elem(ping, 1));
+        self.store(step, Purpose::Proof, lane, Reach::Proof, SmallVec::from_elem(PING, 1));
     }
 
     fn store(

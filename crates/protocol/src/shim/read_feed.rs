@@ -14,19 +14,18 @@ use smallvec::SmallVec;
 use wire::Key;
 use wire::resp::{Command, Value};
 
-use super::feed::changed_keys;
+use super::feed::{FeedPhase, RETRY_INTERVAL, changed_keys};
 use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
+use super::replies::is_passing;
 use super::step::ShimStep;
-use super::{Purpose, Shim, StorageState};
+use super::{PING, Purpose, Shim, StorageState};
 use crate::storage::redis::server::field;
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
 /// A PING goes out this often, and at the next tick after something was registered.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// How long after it was lost the read feed is asked for again.
-const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// How often storage is asked at most whether it has forgotten what was read.
 const JUDGE_INTERVAL: Duration = Duration::from_millis(100);
 /// How long nothing is cached after a foreign write, where that is refused.
@@ -61,17 +60,9 @@ pub struct ForeignWritesSeen {
     pub refused_until: Time,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum State {
-    #[default]
-    Closed,
-    Opening,
-    Open,
-}
-
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadFeed {
-    state: State,
+    state: FeedPhase,
     /// The newest PING is not answered yet.
     asked: bool,
     sent: Time,
@@ -156,7 +147,7 @@ impl Shim {
 
     /// Whether nothing stands against copies here: their changes are heard of, and others have not written of late.
     pub(super) fn is_alone(&self) -> bool {
-        !self.tracks_reads() || self.read_feed.state == State::Open && !self.read_feed.refuses
+        !self.tracks_reads() || self.read_feed.state == FeedPhase::Open && !self.read_feed.refuses
     }
 
     pub(super) fn tick_read_feed(&mut self, step: &mut ShimStep<'_>) {
@@ -169,11 +160,11 @@ impl Shim {
         let since = step.now.since(self.read_feed.sent);
         let feed = &mut self.read_feed;
         match feed.state {
-            State::Closed if since >= RETRY_INTERVAL => {
-                feed.state = State::Opening;
+            FeedPhase::Closed if since >= RETRY_INTERVAL => {
+                feed.state = FeedPhase::Opening;
                 self.ping_read_feed(step);
             }
-            State::Open if !feed.asked && (feed.due || since >= PING_INTERVAL) => {
+            FeedPhase::Open if !feed.asked && (feed.due || since >= PING_INTERVAL) => {
                 self.ping_read_feed(step);
             }
             _ => {}
@@ -187,29 +178,28 @@ impl Shim {
         (feed.asked, feed.due) = (true, false);
         feed.pings += 1;
         let purpose = Purpose::ReadFeed { ping: feed.pings };
-        let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-        self.store(step, purpose, Lane::ReadFeed, Reach::Whole, SmallVec::from_elem(ping, 1));
+        self.store(step, purpose, Lane::ReadFeed, Reach::Whole, SmallVec::from_elem(PING, 1));
     }
 
     pub(super) fn read_feed_answered(&mut self, ping: u64, reply: &[u8]) {
         let feed = &mut self.read_feed;
-        if ping != feed.pings || feed.state == State::Closed {
+        if ping != feed.pings || feed.state == FeedPhase::Closed {
             return;
         }
         feed.asked = false;
         // A server that is busy for long answers PING so: it proves nothing.
         if status_of(reply) != wire::Status::Error {
-            feed.state = State::Open;
+            feed.state = FeedPhase::Open;
             feed.answered = ping;
-        } else if feed.state == State::Opening {
-            feed.state = State::Closed;
+        } else if feed.state == FeedPhase::Opening {
+            feed.state = FeedPhase::Closed;
         }
     }
 
     /// Nobody knows who changes what from here on: copies go, and nothing is granted until changes are reported again.
     pub(super) fn read_feed_down(&mut self, step: &mut ShimStep<'_>) {
-        let was_open = self.read_feed.state == State::Open;
-        self.read_feed.state = State::Closed;
+        let was_open = self.read_feed.state == FeedPhase::Open;
+        self.read_feed.state = FeedPhase::Closed;
         self.read_feed.asked = false;
         self.read_feed.sent = step.now;
         if was_open {
@@ -247,7 +237,7 @@ impl Shim {
         if let Some(state) = self.keys.get_mut(key) {
             state.mark.expires_after(asked, ttl_ms);
         }
-        let refused = status_of(announced) == wire::Status::Error;
+        let refused = status_of(announced) == wire::Status::Error && !is_passing(announced);
         self.read_feed.refusal = refused.then(|| String::from_utf8_lossy(announced).trim().to_owned());
     }
 
@@ -322,7 +312,7 @@ impl Shim {
 
     /// Storage reports keys that were read, or that all may have changed.
     pub(super) fn read_changed(&mut self, step: &mut ShimStep<'_>, push: &Bytes) {
-        if self.read_feed.state == State::Closed {
+        if self.read_feed.state == FeedPhase::Closed {
             return;
         }
         match changed_keys(push) {
@@ -351,9 +341,7 @@ impl Shim {
         let Some(state) = keys.get_mut(&key) else { return };
         state.mark.tracked = [false; 2];
         let writes = state.writes_sent > 0 || state.blocked > 0;
-        let has_copies =
-            state.directory.entries.iter().any(|entry| entry.servable || entry.pending.is_some());
-        if state.mark.takes_echo(writes, read_feed.answered) || !has_copies {
+        if state.mark.takes_echo(writes, read_feed.answered) || !state.directory.has_copies() {
             return;
         }
         let is_late = read_feed.answered <= state.mark.registered;

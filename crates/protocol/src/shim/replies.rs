@@ -393,7 +393,7 @@ impl Shaped {
 }
 
 /// Whether an error says that storage may answer in a moment: no reason to keep its key out of the cache.
-fn is_passing(reply: &[u8]) -> bool {
+pub(super) fn is_passing(reply: &[u8]) -> bool {
     [&b"-BUSY "[..], b"-LOADING ", b"-MASTERDOWN ", b"-TRYAGAIN ", b"-CLUSTERDOWN "]
         .iter()
         .any(|code| reply.starts_with(code))

@@ -22,6 +22,11 @@ impl Listener {
         self.line.as_ref().is_some_and(|(connection, _)| *connection == id)
     }
 
+    /// The number under which the server has it, once it is open.
+    pub(super) fn client(&self) -> Option<u64> {
+        self.line.as_ref().and_then(|(_, line)| line.client())
+    }
+
     pub(super) fn may_dial(&self, now: Time) -> bool {
         self.line.is_none() && now >= self.not_before
     }

@@ -419,6 +419,7 @@ impl Redis {
             step.events.push(StorageEvent::Fenced);
         }
         self.dial_shared(step);
+        self.report_reads(step);
         let wanted = if self.wants_resp3 { &self.shared[..] } else { &self.shared[..1] };
         let open = wanted.iter().all(|line| line.as_ref().is_some_and(|(_, line)| line.is_open()));
         let marked = open && self.write_mark(step);
@@ -498,17 +499,18 @@ impl Redis {
             let resp3 = index == 1;
             if place.is_none() && (!resp3 || self.wants_resp3) {
                 let connection = step.network.dial(self.settings.endpoint, true);
-                let line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
+                let mut line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
+                if let Some(client) = self.listeners[Listens::ReadChanges as usize].client() {
+                    line.report_to(step.now, client, step.network.out(connection));
+                }
                 *place = Some((connection, line));
             }
         }
-        self.report_reads(step);
     }
 
     /// Has the server report changes of what is read on the shared connections on the one that listens for them.
     fn report_reads(&mut self, step: &mut StorageStep<'_>) {
-        let listener = &self.listeners[Listens::ReadChanges as usize];
-        let Some(client) = listener.line.as_ref().and_then(|(_, line)| line.client()) else { return };
+        let Some(client) = self.listeners[Listens::ReadChanges as usize].client() else { return };
         for (connection, line) in self.shared.iter_mut().flatten() {
             if !line.reports_to(client) {
                 line.report_to(step.now, client, step.network.out(*connection));
