@@ -121,7 +121,9 @@ scripts! {
     strict_change_of_a_cached_key
     strict_expiry_is_not_foreign
     strict_flush_by_others
+    strict_connections_that_write
     strict_foreign_writes_refused
+    strict_storage_that_evicts
     strict_own_writes_are_not_foreign
     strict_read_feed_lost
     views_of_one_key

@@ -112,6 +112,12 @@ pub struct ShimStatus {
     pub storage_reconnects_total: u64,
     /// Storage reports what changes.
     pub feed_up: bool,
+    /// Connections to storage that are none of DistCache's and write, for people; empty if there are none.
+    pub foreign_writers: String,
+    /// The policy by which storage evicts, if it does and nothing but `noeviction` will do.
+    pub eviction: Option<String>,
+    /// Nothing of this storage is cached because others write to it, or it evicts.
+    pub caching_refused: bool,
     /// The hottest of the keys that clients read past the caches.
     pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{Config, key_bytes, key_text};
 use protocol::placement::Placement;
-use protocol::shim::{Effect, Input, PurgeTarget, Shim};
+use protocol::shim::{Effect, ForeignWriters, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
@@ -21,6 +21,7 @@ use runtime::status::MemberStatus;
 use runtime::stop::Stop;
 use wire::{Message, ShimId};
 
+use crate::status::listed;
 use crate::storage::Storage;
 
 /// A stopping shim is left after this long, whatever is still under way.
@@ -28,8 +29,8 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// Writes of others are logged this often at most.
-const FOREIGN_WRITES_INTERVAL: Duration = Duration::from_secs(10);
+/// Others who write are logged this often at most.
+const FOREIGN_WRITERS_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
@@ -57,9 +58,9 @@ pub(crate) struct ShimDriver {
     asked: Time,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
-    /// How many writes of others are logged, and when.
-    foreign_writes: u64,
-    foreign_writes_told: Time,
+    /// Others who write, as far as they are logged, and when.
+    foreign_writers: ForeignWriters,
+    foreign_writers_told: Time,
     tracking_refusal: Option<String>,
     peer_events: Vec<PeerEvent>,
     effects: Vec<Effect>,
@@ -77,8 +78,8 @@ impl ShimDriver {
             stopped: false,
             asked: Time(0),
             feed_refusal: None,
-            foreign_writes: 0,
-            foreign_writes_told: Time(0),
+            foreign_writers: ForeignWriters::default(),
+            foreign_writers_told: Time(0),
             tracking_refusal: None,
             peer_events: Vec::new(),
             effects: Vec::new(),
@@ -177,22 +178,45 @@ impl ShimDriver {
     }
 
     /// Others write to storage that only DistCache is to write to, or nobody would know if they did.
-    fn log_foreign_writes(&mut self, now: Time) {
+    fn log_foreign_writers(&mut self, now: Time) {
         let shim = &self.parts.shim;
-        if let Some(seen) = shim.foreign_writes()
-            && seen.count > self.foreign_writes
-            && (self.foreign_writes == 0 || now.since(self.foreign_writes_told) >= FOREIGN_WRITES_INTERVAL)
-        {
+        let seen = shim.foreign_writers();
+        let told = &mut self.foreign_writers;
+        let is_time = *told == ForeignWriters::default()
+            || now.since(self.foreign_writers_told) >= FOREIGN_WRITERS_INTERVAL;
+        let caching = if seen.refused { "refused while it is so" } else { "goes on" };
+        let (writers, eviction) = (listed(&seen.connections), seen.eviction.as_deref().unwrap_or("none"));
+        if is_time && seen.changes > told.changes {
             let key =
                 if self.parts.config.security.hide_keys { "(hidden)".into() } else { key_text(&seen.key) };
             tracing::warn!(
-                keys = seen.count - self.foreign_writes,
+                keys = seen.changes - told.changes,
                 %key,
-                caching = if now < seen.refused_until { "refused for a minute" } else { "goes on" },
-                "others than DistCache write to this storage server, or it evicts: copies of what they change are dropped, a \
-                 moment late; find them with CLIENT LIST, or write mode = \"bounded\" under [cluster]"
+                writers,
+                eviction,
+                caching,
+                "others than DistCache have changed cached keys at this storage server, or it evicts: the copies are dropped, a \
+                 moment late; stop them, or write mode = \"bounded\" under [cluster]"
             );
-            (self.foreign_writes, self.foreign_writes_told) = (seen.count, now);
+        } else if is_time && (&seen.connections, &seen.eviction) != (&told.connections, &told.eviction) {
+            if !seen.connections.is_empty() {
+                tracing::warn!(
+                    writers,
+                    caching,
+                    "connections that are not DistCache's write to this storage server: stop them, or write mode = \"bounded\" under \
+                     [cluster]"
+                );
+            }
+            if seen.eviction.is_some() && seen.eviction != told.eviction {
+                tracing::warn!(
+                    eviction,
+                    caching,
+                    "this storage server evicts: CONFIG SET maxmemory-policy noeviction, or write mode = \"bounded\" under [cluster]"
+                );
+            }
+        }
+        if is_time && seen != told {
+            (*told, self.foreign_writers_told) = (seen.clone(), now);
         }
         let refusal = shim.tracking_refusal();
         if refusal != self.tracking_refusal.as_deref() {
@@ -234,7 +258,7 @@ impl Role for ShimDriver {
         self.step(io, now, Input::Tick);
         if shows {
             self.log_feed(now);
-            self.log_foreign_writes(now);
+            self.log_foreign_writers(now);
         }
     }
 

@@ -1,14 +1,28 @@
 //! The shim's status from its machine's statistics.
 
+use protocol::storage::redis::clients::ForeignConnection;
 use protocol::time::Time;
 use runtime::status::{HOTTEST_MAX, HotKey, MemberStatus, ShimStatus, sheds};
 
 use crate::driver::ShimDriver;
 
+/// So many connections are told by name; an application may have hundreds.
+const TOLD_MAX: usize = 5;
+
+/// Connections for people, or nothing.
+pub(crate) fn listed(connections: &[ForeignConnection]) -> String {
+    let mut told: Vec<String> = connections.iter().take(TOLD_MAX).map(ToString::to_string).collect();
+    if let Some(more) = connections.len().checked_sub(TOLD_MAX).filter(|more| *more > 0) {
+        told.push(format!("and {more} more"));
+    }
+    told.join(", ")
+}
+
 impl ShimDriver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
         let statistics = self.parts.shim.measured(now);
         let parts = &self.parts;
+        let foreign = parts.shim.foreign_writers();
         let member = parts.config.shim(parts.id);
         let mut sheds_total = sheds(&statistics);
         sheds_total.insert("large-reply".to_owned(), parts.peers.replies_dropped());
@@ -24,6 +38,9 @@ impl ShimDriver {
             standing_by: parts.storage.is_replaced(),
             storage_reconnects_total: parts.storage.reconnects(),
             feed_up: parts.shim.feed(now).open,
+            foreign_writers: listed(&foreign.connections),
+            eviction: foreign.eviction.clone(),
+            caching_refused: foreign.refused,
             hottest: hottest.map(|(key, heat)| HotKey::new(&key.bytes, heat)).collect(),
             sheds_total,
             links: parts.peers.status(now),

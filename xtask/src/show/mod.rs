@@ -36,7 +36,7 @@ Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--times N] 
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
   flash      caches on flash: kill -9 at random points, damage to their files, start-up with 10 GiB
   hostile    clients that flood, stall, lie and hoard, beside clients that behave
-  safety     a shim whose lives have other leases before nodes that are cut off; ten thousand silent HTTP connections
+  safety     a shim whose lives have other leases before nodes that are cut off; writes past DistCache; silent HTTP connections
   soak       half an hour under faults: memory, descriptors, sessions, directory and queues of every process
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.

@@ -27,6 +27,10 @@ const WATCH: Duration = Duration::from_millis(1500);
 const READY_MAX: Duration = Duration::from_secs(100);
 const POLL: Duration = Duration::from_millis(20);
 
+/// Writes past DistCache, and how long after each one the alarm may come.
+const FOREIGN: usize = 20;
+const ALARM_MAX_MS: f64 = 1000.0;
+
 const SILENT: usize = 10_000;
 const CONTROLLER_MIB_MAX: f64 = 64.0;
 const LOAD_SECONDS: u64 = 12;
@@ -34,6 +38,7 @@ const LOAD_SECONDS: u64 = 12;
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let mut finding = Finding::default();
     leases(stage, &mut finding)?;
+    foreign(stage, &mut finding)?;
     silence(stage, &mut finding)?;
     Ok(finding)
 }
@@ -100,6 +105,66 @@ fn leases(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<()> {
     );
     finding.figure("leases", json!({ "stale": stale, "old_before": old_before, "written_ms": waits_ms }));
     Ok(())
+}
+
+/// Somebody writes past DistCache to a key that both layers hold, again and again.
+fn foreign(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<()> {
+    let layout = Layout {
+        racks: 1,
+        layers: vec![Layer::leaves(1), Layer::spines(1)],
+        tables: "[[policy]]\nprefix = \"\"\ncache = \"always\"\n".to_owned(),
+        ..Layout::default()
+    };
+    let cluster = ProcessCluster::start(stage.binary, layout, 1)?;
+    let router = cluster.router(0);
+    let mut outsider = client::connect(cluster.member("redis-0")?.listen)?;
+    until_written(router, "0")?;
+    let (reads, done) = (Reads::default(), AtomicBool::new(false));
+    let alarms = std::thread::scope(|scope| -> anyhow::Result<Vec<(Instant, Instant)>> {
+        let reader = scope.spawn(|| read(router, &reads, &done));
+        let mut alarms = Vec::new();
+        for number in 1..=FOREIGN {
+            wait_cached(&cluster, router, &(number - 1).to_string())?;
+            // What is registered is told from what was before it by the answer to a PING.
+            std::thread::sleep(POLL * 5);
+            let told = foreign_writes(&cluster)?;
+            let written = Instant::now();
+            let _: () = redis::cmd("SET").arg(KEY).arg(number).query(&mut outsider)?;
+            while foreign_writes(&cluster)? == told && written.elapsed() < READY_MAX / 10 {
+                std::thread::sleep(POLL / 10);
+            }
+            alarms.push((written, Instant::now()));
+        }
+        done.store(true, Ordering::Relaxed);
+        reader.join().map_err(|_| anyhow::anyhow!("the reader ended badly"))??;
+        Ok(alarms)
+    })?;
+    let reads = reads.into_inner().unwrap_or_default();
+    // The first write whose alarm had come when a read began, counted from the last, is the oldest that it may show.
+    let is_stale = |(begun, value): &&(Instant, String)| {
+        let told = alarms.iter().filter(|(_, alarm)| alarm < begun).count();
+        value.parse::<usize>().is_ok_and(|value| value < told)
+    };
+    let (stale, delays) = (
+        reads.iter().filter(is_stale).count(),
+        alarms.iter().map(|(written, alarm)| (*alarm - *written).as_secs_f64() * 1e3).collect::<Vec<_>>(),
+    );
+    let writers = cluster.member_status("shim-0")?["foreign_writers"].as_str().unwrap_or_default().to_owned();
+    finding.bound(
+        stale == 0 && largest(&delays) < ALARM_MAX_MS && writers.contains("last command SET") && reads.len() > FOREIGN,
+        format!(
+            "{FOREIGN} writes past DistCache to a cached key: alarm after at most {:.0} ms, at most {ALARM_MAX_MS:.0}; {stale} of {} \
+             reads were older than an alarm before them, none allowed; the writer is named: {writers}",
+            largest(&delays),
+            reads.len()
+        ),
+    );
+    finding.figure("foreign", json!({ "stale": stale, "alarms_ms": delays, "reads": reads.len() }));
+    Ok(())
+}
+
+fn foreign_writes(cluster: &ProcessCluster) -> anyhow::Result<u64> {
+    cluster.member_status("shim-0")?["foreign_writes_total"].as_u64().context("a counter")
 }
 
 fn read(router: SocketAddr, reads: &Reads, done: &AtomicBool) -> anyhow::Result<()> {

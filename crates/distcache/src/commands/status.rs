@@ -57,6 +57,7 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
         (!ids.is_empty()).then(|| format!("{word}: {}", ids.join(", ")))
     };
     parts.extend(refused(status));
+    parts.extend(foreign_writers(status));
     parts.extend(disagreeing(status, members));
     parts.extend(absent(MemberState::Lost, "no heartbeat from"));
     parts.extend(absent(MemberState::Down, "no heartbeat from, partition taken over"));
@@ -75,6 +76,26 @@ fn refused(status: &ClusterStatus) -> Option<String> {
     });
     let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| format!("refused since the start: {}", told.join(", ")))
+}
+
+/// Who writes to storage beside DistCache, as far as it shows, and storage that evicts: a line for each.
+fn foreign_writers(status: &ClusterStatus) -> Option<String> {
+    let told = status.shims.iter().flat_map(|shim| {
+        let refused = if shim.caching_refused { "; nothing of it is cached" } else { "" };
+        let changes = Some(shim.statistics.foreign_writes).filter(|changes| *changes > 0);
+        let writers = Some(&shim.foreign_writers).filter(|writers| !writers.is_empty());
+        let others = (changes.is_some() || writers.is_some()).then(|| {
+            let changes = changes.map(|changes| format!("{changes} changes of cached keys so far"));
+            let writers = writers.map(|writers| format!("now {writers}"));
+            let told: Vec<String> = changes.into_iter().chain(writers).collect();
+            format!("others write to the storage of {}: {}{refused}", shim.id, told.join(", "))
+        });
+        let evicts = shim.eviction.as_ref();
+        let evicts = evicts.map(|policy| format!("the storage of {} evicts ({policy}){refused}", shim.id));
+        others.into_iter().chain(evicts)
+    });
+    let told: Vec<String> = told.collect();
+    (!told.is_empty()).then(|| told.join("\n"))
 }
 
 /// Members that are refused because their configurations differ, each with what differs.

@@ -170,7 +170,7 @@ impl Shim {
             Purpose::Operation(id) => (3, self.operation_digest(*id)).hash(state),
             Purpose::Proof => 4.hash(state),
             Purpose::Touch { .. } | Purpose::Probe | Purpose::Feed { .. } => 5.hash(state),
-            Purpose::ReadFeed { .. } | Purpose::ForeignWrites => 5.hash(state),
+            Purpose::ReadFeed { .. } | Purpose::Examination => 5.hash(state),
             Purpose::Topic(change) => (6, change).hash(state),
             Purpose::Publish { origin, channel, shard } => (7, origin, channel, shard).hash(state),
             Purpose::CountSubscribers { origin, kind } => (8, origin, kind).hash(state),

@@ -6,6 +6,7 @@
 mod begin;
 mod coherent;
 mod feed;
+mod foreign_writers;
 mod inspect;
 mod joins;
 mod large;
@@ -57,13 +58,15 @@ use storage_limit::StorageLimit;
 use watch::Watcher;
 
 pub use commands::PurgeTarget;
+use feed::PING;
 pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
+pub use foreign_writers::{ForeignWritePolicy, ForeignWriters};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;
-pub use read_feed::{ForeignWritePolicy, ForeignWritesSeen};
 pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
+pub(crate) use tracking::TRACKED_MAX;
 
 /// An unacknowledged INV or REVOKE is repeated this often.
 const REPEATS_PER_LEASE: u32 = 4;
@@ -71,12 +74,6 @@ const REPEATS_PER_LEASE: u32 = 4;
 const PROOFS_PER_LEASE: u32 = 8;
 /// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
 const TOUCH_INTERVAL: Duration = Duration::from_secs(10);
-
-/// Asks storage for a sign.
-const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
-
-/// Keys that are tracked, at a shim and at a router, unless they are told otherwise.
-pub(crate) const TRACKED_MAX: usize = 1_000_000;
 
 /// What a shim is told at its start.
 #[derive(Clone, Debug)]
@@ -234,8 +231,8 @@ enum Purpose {
     ReadFeed {
         ping: u64,
     },
-    /// What shows whether reported changes are changes.
-    ForeignWrites,
+    /// What shows whether others write.
+    Examination,
     Topic(pubsub::TopicChange),
     Publish {
         origin: Origin,
@@ -340,6 +337,7 @@ pub struct Shim {
     topics: pubsub::Topics,
     feed: feed::Feed,
     read_feed: read_feed::ReadFeed,
+    examination: foreign_writers::Examination,
     /// Items that are stale or being made anew.
     marked: KeyMap<()>,
     tracking: tracking::Tracking,
@@ -399,6 +397,7 @@ impl Shim {
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
             read_feed: read_feed::ReadFeed::default(),
+            examination: foreign_writers::Examination::default(),
             marked: KeyMap::default(),
             tracking: tracking::Tracking::default(),
             heat: HeavyHitters::new(config.settings.heat, config.seed),

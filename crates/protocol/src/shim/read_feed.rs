@@ -12,7 +12,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::Key;
-use wire::resp::{Command, Value};
 
 use super::feed::{FeedPhase, RETRY_INTERVAL, changed_keys};
 use super::operation::{Operation, OperationKind, Phase, blank};
@@ -20,18 +19,11 @@ use super::operations::status_of;
 use super::replies::is_passing;
 use super::step::ShimStep;
 use super::{PING, Purpose, Shim, StorageState};
-use crate::storage::redis::server::field;
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
 /// A PING goes out this often, and at the next tick after something was registered.
 const PING_INTERVAL: Duration = Duration::from_secs(1);
-/// How often storage is asked at most whether it has forgotten what was read.
-const JUDGE_INTERVAL: Duration = Duration::from_millis(100);
-/// How long nothing is cached after a foreign write, where that is refused.
-const REFUSAL: Duration = Duration::from_secs(60);
-/// Keys whose reads Redis remembers unless it is configured otherwise; one more, and it reports some as changed.
-const TRACKING_TABLE_MAX: u64 = 1_000_000;
 /// A clock that runs so much faster than the shim's ends a key's life so much earlier: one in a hundred, and it counts whole
 /// milliseconds.
 const CLOCKS_DIFFER: u64 = 100;
@@ -39,26 +31,6 @@ const CLOCK_STEPS_MS: u64 = 2;
 
 /// Says that the read behind it is tracked.
 pub(super) const TRACKED: Bytes = Bytes::from_static(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n");
-
-/// What becomes of caching where somebody else than DistCache has changed a key that has copies.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ForeignWritePolicy {
-    /// Foreign writes are told and counted, and caching goes on.
-    #[default]
-    Warn,
-    /// Every copy is dropped, and nothing is cached for a minute.
-    Refuse,
-}
-
-/// The last changes by others, for people.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ForeignWritesSeen {
-    pub count: u64,
-    pub key: Bytes,
-    pub at: Time,
-    /// Until then nothing is cached.
-    pub refused_until: Time,
-}
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadFeed {
@@ -75,14 +47,6 @@ pub(super) struct ReadFeed {
     due: bool,
     /// How many had been sent when a barrier ended last.
     barrier: u64,
-    /// How often somebody else has changed keys, unless storage has only forgotten that they were read; the last of them.
-    suspects: u64,
-    suspect: Bytes,
-    judging: bool,
-    judged: Time,
-    seen: Option<ForeignWritesSeen>,
-    /// Nothing is cached.
-    refuses: bool,
     /// Why reads are not tracked.
     refusal: Option<String>,
 }
@@ -129,11 +93,6 @@ impl ReadMark {
 }
 
 impl Shim {
-    /// Changes by others of keys that had copies, the newest last; none if there were none.
-    pub fn foreign_writes(&self) -> Option<&ForeignWritesSeen> {
-        self.read_feed.seen.as_ref()
-    }
-
     /// Why changes by others would not be noticed, if they would not.
     pub fn tracking_refusal(&self) -> Option<&str> {
         self.read_feed.refusal.as_deref()
@@ -147,13 +106,10 @@ impl Shim {
 
     /// Whether nothing stands against copies here: their changes are heard of, and others have not written of late.
     pub(super) fn is_alone(&self) -> bool {
-        !self.tracks_reads() || self.read_feed.state == FeedPhase::Open && !self.read_feed.refuses
+        !self.tracks_reads() || self.read_feed.state == FeedPhase::Open && !self.foreign_writers().refused
     }
 
     pub(super) fn tick_read_feed(&mut self, step: &mut ShimStep<'_>) {
-        if self.read_feed.seen.as_ref().is_none_or(|seen| step.now >= seen.refused_until) {
-            self.read_feed.refuses = false;
-        }
         if !self.tracks_reads() {
             return;
         }
@@ -169,7 +125,7 @@ impl Shim {
             }
             _ => {}
         }
-        self.judge(step);
+        self.examine(step);
     }
 
     fn ping_read_feed(&mut self, step: &mut ShimStep<'_>) {
@@ -189,8 +145,10 @@ impl Shim {
         feed.asked = false;
         // A server that is busy for long answers PING so: it proves nothing.
         if status_of(reply) != wire::Status::Error {
-            feed.state = FeedPhase::Open;
             feed.answered = ping;
+            if std::mem::replace(&mut feed.state, FeedPhase::Open) == FeedPhase::Opening {
+                self.examine_again();
+            }
         } else if feed.state == FeedPhase::Opening {
             feed.state = FeedPhase::Closed;
         }
@@ -324,14 +282,14 @@ impl Shim {
                     self.suspect(Bytes::from_static(b"*"));
                 }
                 self.flush();
-                self.judge(step);
+                self.examine(step);
             }
             Some(Some(names)) => {
                 for name in names {
                     let key = self.placement.key(0, name);
                     self.read_key_changed(step.now, key);
                 }
-                self.judge(step);
+                self.examine(step);
             }
         }
     }
@@ -359,88 +317,6 @@ impl Shim {
         }
         if !is_invalidated {
             self.admit_operation(blank(OperationKind::Purge, SmallVec::from_elem(key, 1)));
-        }
-    }
-
-    fn suspect(&mut self, key: Bytes) {
-        self.read_feed.suspects += 1;
-        self.read_feed.suspect = key;
-    }
-
-    /// Asks storage whether it has forgotten what was read, because it was too much: then it reports keys that nobody changed.
-    fn judge(&mut self, step: &mut ShimStep<'_>) {
-        let feed = &mut self.read_feed;
-        if feed.suspects == 0 || feed.judging || step.now.since(feed.judged) < JUDGE_INTERVAL {
-            return;
-        }
-        (feed.judging, feed.judged) = (true, step.now);
-        let questions = [&["INFO", "stats"][..], &["CONFIG", "GET", "tracking-table-max-keys"]];
-        let commands = questions.map(|words| Command::from_args(words).frame().clone());
-        let lane = Lane::Shared { resp3: false };
-        self.store(step, Purpose::ForeignWrites, lane, Reach::Whole, commands.into_iter().collect());
-    }
-
-    pub(super) fn judged(&mut self, step: &mut ShimStep<'_>, stats: &Bytes, config: &Bytes) {
-        self.read_feed.judging = false;
-        let count = std::mem::take(&mut self.read_feed.suspects);
-        if has_forgotten(stats, config) {
-            self.statistics.forgotten_reads += count;
-            return;
-        }
-        self.statistics.foreign_writes += count;
-        let mut refused_until = Time(0);
-        if self.config.settings.foreign_writes == ForeignWritePolicy::Refuse {
-            refused_until = step.now.after(REFUSAL);
-            self.read_feed.refuses = true;
-            self.flush();
-        }
-        let (count, key) = (self.statistics.foreign_writes, std::mem::take(&mut self.read_feed.suspect));
-        self.read_feed.seen = Some(ForeignWritesSeen { count, key, at: step.now, refused_until });
-    }
-
-    /// The question came to nothing: what was suspected is asked about again.
-    pub(super) fn judge_lost(&mut self) {
-        self.read_feed.judging = false;
-    }
-}
-
-/// Whether storage remembers so many reads that it forgets some of them, from its `INFO stats` and CONFIG GET.
-fn has_forgotten(stats: &Bytes, config: &Bytes) -> bool {
-    let text = |value: &Value| value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let number = |text: &str| text.trim().parse::<u64>().ok();
-    let stats = Value::parse(stats).ok().as_ref().and_then(text).unwrap_or_default();
-    let tracked = field(&stats, "tracking_total_keys").and_then(number).unwrap_or(0);
-    let configured = Value::parse(config).ok().and_then(|pair| text(pair.elements()?.get(1)?));
-    let most = configured.as_deref().and_then(number).unwrap_or(TRACKING_TABLE_MAX);
-    // Zero is for as many as there are.
-    most > 0 && tracked >= most - most / 100
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn storage_that_remembers_too_much_has_forgotten_some() {
-        let bulk = |text: &str| Bytes::from(format!("${}\r\n{text}\r\n", text.len()));
-        let stats = |tracked: u64| bulk(&format!("# Stats\r\ntracking_total_keys:{tracked}\r\nx:1\r\n"));
-        let most = |most: u64| {
-            Bytes::from(format!(
-                "*2\r\n$23\r\ntracking-table-max-keys\r\n${}\r\n{most}\r\n",
-                most.to_string().len()
-            ))
-        };
-        let refused = Bytes::from_static(b"-NOPERM no\r\n");
-        for (stats, config, expected) in [
-            (stats(10), most(100), false),
-            (stats(99), most(100), true),
-            (stats(u64::MAX), most(0), false),
-            (stats(989_999), refused.clone(), false),
-            (stats(990_000), refused.clone(), true),
-            (refused.clone(), refused, false),
-            (Bytes::new(), Bytes::new(), false),
-        ] {
-            assert_eq!(has_forgotten(&stats, &config), expected, "{stats:?} {config:?}");
         }
     }
 }

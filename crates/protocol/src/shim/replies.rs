@@ -208,10 +208,7 @@ impl Shim {
             }
             Purpose::Proof | Purpose::Probe | Purpose::Feed { .. } | Purpose::Transfer { .. } => {}
             Purpose::ReadFeed { ping } => self.read_feed_answered(ping, &first),
-            Purpose::ForeignWrites => {
-                let config = replies.next().unwrap_or_default();
-                self.judged(step, &first, &config);
-            }
+            Purpose::Examination => self.examined(step, &first, replies.collect()),
             Purpose::Topic(change) => self.topic_answered(step, change, Some(first)),
             Purpose::Publish { origin, channel, shard } => {
                 let reply = self.receivers_counted(&channel, shard, first);
@@ -326,7 +323,7 @@ impl Shim {
             Purpose::Transfer { origin } => self.transfer_lost(step, origin),
             Purpose::Feed { .. } => self.feed_lost(step),
             Purpose::ReadFeed { .. } => self.read_feed_down(step),
-            Purpose::ForeignWrites => self.judge_lost(),
+            Purpose::Examination => self.examination_lost(),
             Purpose::Proof | Purpose::Probe | Purpose::Touch { .. } => {}
         }
     }

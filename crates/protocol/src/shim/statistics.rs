@@ -79,6 +79,10 @@ statistics! {
         foreign_writes: counter("keys", "Keys with copies that others than DistCache have changed",
             "any: [somebody else writes to this server](security.md#others-who-write), which strict mode rules out; \
              the copies are dropped within a second"),
+        foreign_connections: gauge("connections", "Connections that have written to storage within the last minute, and are none of \
+            DistCache's", "any: [who they are](security.md#others-who-write) is in `distcache status`"),
+        storage_evicts: gauge("0 or 1", "Storage drops keys by itself when it is full",
+            "1: `CONFIG SET maxmemory-policy noeviction`, or copies of what it drops are served for a moment"),
         forgotten_reads: counter("keys", "Keys with copies that storage reported because it remembers no more of them",
             "a steady rate: raise `tracking-table-max-keys` at the Redis server"),
         read_feed_losses: counter("times", "Times that storage ceased to report changes of keys with copies",
@@ -136,6 +140,8 @@ impl Shim {
             feed_delay_microseconds: feed.delay.as_micros() as u64,
             staleness_microseconds: feed.staleness.as_micros() as u64,
             staleness_longest_microseconds: feed.staleness_longest.as_micros() as u64,
+            foreign_connections: self.foreign_writers().connections.len() as u64,
+            storage_evicts: u64::from(self.foreign_writers().eviction.is_some()),
             observed_keys: self.observed() as u64,
             tracked_keys: self.tracked() as u64,
             quarantined: self.quarantined.len() as u64,

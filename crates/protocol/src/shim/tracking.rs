@@ -15,6 +15,8 @@ use super::step::ShimStep;
 use super::{Shim, StorageState};
 use crate::hash::KeyMap;
 
+/// Keys that are tracked, at a shim and at a router, unless they are told otherwise.
+pub(crate) const TRACKED_MAX: usize = 1_000_000;
 /// From so many keys on whose writers' reports are awaited, the next PING is not put off: what has been answered by then
 /// is awaited no longer.
 const WRITERS_MANY: usize = 1 << 15;

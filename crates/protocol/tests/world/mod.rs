@@ -209,11 +209,19 @@ impl World {
                 self.send(Parcel::Feed(StorageEvent::ReadFeedDown));
             }
             "foreign" => {
-                let seen = self.shim.as_ref().and_then(|shim| shim.foreign_writes());
-                let shown =
-                    seen.map_or("none".into(), |seen| format!("{}, last of {:?}", seen.count, seen.key));
-                let _ = writeln!(self.log, "  foreign writes: {shown}");
+                let shim = self.shim.as_ref().expect("it runs");
+                let shim::ForeignWriters { changes, key, connections, eviction, refused } =
+                    shim.foreign_writers();
+                let last = if *changes > 0 { format!(", last of {key:?}") } else { String::new() };
+                let connections: Vec<String> = connections.iter().map(ToString::to_string).collect();
+                let caching = if *refused { "refused" } else { "allowed" };
+                let _ = writeln!(
+                    self.log,
+                    "  foreign writes: {changes}{last}; writers {connections:?}; evicts {eviction:?}; caching {caching}"
+                );
             }
+            "evicts" => self.storage.eviction = words.get(1).map(|&policy| policy.to_owned()),
+            "clients" => self.storage.clients = words[1..].join(" "),
             "refuse_foreign" => {
                 let settings = ShimSettings { foreign_writes: ForeignWritePolicy::Refuse, ..shim_settings() };
                 self.step_shim(shim::Input::Settings(Box::new(settings)));

@@ -22,6 +22,10 @@ pub(super) struct MiniStorage {
     /// What was there when changes were reported last.
     reported: BTreeMap<Vec<u8>, String>,
     flushed: bool,
+    /// The policy by which it says that it evicts.
+    pub(super) eviction: Option<String>,
+    /// The text of CLIENT LIST.
+    pub(super) clients: String,
 }
 
 /// The push that names what has changed.
@@ -96,6 +100,19 @@ impl MiniStorage {
         self.watched.remove(&number);
     }
 
+    fn information(&self, section: &[u8]) -> String {
+        match section {
+            b"stats" => "tracking_total_keys:1".to_owned(),
+            b"memory" => self
+                .eviction
+                .iter()
+                .map(|policy| format!("maxmemory:1\r\nmaxmemory_policy:{policy}"))
+                .collect(),
+            b"clients" => "connected_clients:1".to_owned(),
+            _ => String::new(),
+        }
+    }
+
     /// Carries a command out. `None`: it blocks.
     pub(super) fn execute(&mut self, now_ms: u64, command: &Command) -> Option<Bytes> {
         self.data.retain(|_, (_, end)| end.is_none_or(|end| now_ms < end));
@@ -103,8 +120,9 @@ impl MiniStorage {
         let arg = |index: usize| command.arg(index).to_vec();
         match command.name().to_ascii_uppercase().as_slice() {
             b"PING" => reply::simple(b"PONG", &mut out),
+            b"CLIENT" if command.arg(1) == b"LIST" => reply::bulk(self.clients.as_bytes(), &mut out),
             b"CLIENT" => reply::simple(b"OK", &mut out),
-            b"INFO" => reply::bulk(b"tracking_total_keys:1", &mut out),
+            b"INFO" => reply::bulk(self.information(command.arg(1)).as_bytes(), &mut out),
             b"CONFIG" => reply::error(b"NOPERM no CONFIG here", &mut out),
             b"GET" => match self.data.get(command.arg(1)) {
                 Some((Datum::Text(text), _)) => reply::bulk(text, &mut out),

@@ -103,11 +103,17 @@ impl Cluster {
         }
     }
 
-    /// No shim has noticed that others write if nobody does.
+    /// No shim has noticed that others write if nobody does, and none takes its own connections for others'.
     pub(crate) fn check_alarms(&mut self) {
         let seen = self.watch.foreign_writes;
         if seen > 0 && !self.shape.has_outsiders() {
             self.world.fail(format!("{seen} writes are said to be others', and nobody else has written"));
+        }
+        let shims = self.hosts.iter().filter_map(|host| host.shim());
+        let strangers = shims.flat_map(|shim| &shim.foreign_writers().connections).next().cloned();
+        if let Some(stranger) = strangers {
+            self.world
+                .fail(format!("{stranger:?} is said to be a stranger's, and all connections are the shims'"));
         }
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
+use commands::resolve;
 use wire::resp::{Command, RespLimits, reply, take_command};
 
 use super::data::{Data, Effect};
@@ -28,6 +29,8 @@ struct Client {
     redirect: Option<u64>,
     /// What it reads next is tracked.
     caching: bool,
+    /// The name of the last command that was carried out, with its subcommand, as CLIENT LIST has it.
+    last: String,
     /// The other end has gone. What was read is carried out all the same.
     ended: bool,
 }
@@ -75,6 +78,7 @@ impl Server for RedisServer {
             tracks: false,
             redirect: None,
             caching: false,
+            last: "NULL".to_owned(),
             ended: false,
         };
         self.clients.insert(self.clients_made, client);
@@ -124,12 +128,18 @@ impl Server for RedisServer {
         if let Some(found) = self.clients.get_mut(&client) {
             found.input.pop_front();
             found.blocked = None;
+            found.last = full_name(&command);
             if found.ended && found.input.is_empty() {
                 self.clients.remove(&client);
             }
         }
         Some(outcome)
     }
+}
+
+fn full_name(command: &Command) -> String {
+    let name = resolve(command).map(|spec| spec.name.to_owned());
+    name.unwrap_or_else(|_| String::from_utf8_lossy(command.name()).into_owned())
 }
 
 /// Takes whole commands off what has come over a connection.
@@ -354,6 +364,7 @@ impl RedisServer {
                 now_ms * 1000
             ),
             b"KEYSPACE" => "# Keyspace\r\n".to_owned(),
+            b"CLIENTS" => format!("connected_clients:{}\r\n", self.clients.len()),
             _ => format!("role:{role}\r\nmaster_replid:{:040x}\r\n", self.history),
         };
         reply::bulk(text.as_bytes(), out);
@@ -394,7 +405,8 @@ impl RedisServer {
     fn client_list(&self, out: &mut Vec<u8>) {
         let mut text = String::new();
         for (id, client) in &self.clients {
-            text.push_str(&format!("id={id} name= user={} cmd=x\n", String::from_utf8_lossy(&client.user)));
+            let user = String::from_utf8_lossy(&client.user);
+            text.push_str(&format!("id={id} name= idle=0 cmd={} user={user}\n", client.last));
         }
         reply::bulk(text.as_bytes(), out);
     }

@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::{Address, Config, Login, Mode};
-use protocol::storage::redis::server::{field, traits};
+use protocol::storage::redis::clients::{self, foreign_connections};
+use protocol::storage::redis::server::{eviction, field, traits};
 use protocol::storage::redis::{MarkSeen, MarkedPart, REMEDY};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
@@ -28,7 +29,7 @@ pub(super) struct ExaminedServer {
 }
 
 /// In the order of the replies.
-const ASKED: [&[&str]; 11] = [
+const ASKED: [&[&str]; 13] = [
     &["INFO", "server"],
     &["INFO", "replication"],
     &["INFO", "memory"],
@@ -41,6 +42,8 @@ const ASKED: [&[&str]; 11] = [
     &["ACL", "DELUSER", NOBODY],
     &MarkedPart::QUESTION,
     &["INFO", "keyspace"],
+    clients::QUESTION,
+    &["CONFIG", "GET", "replica-read-only"],
 ];
 
 impl ExaminedServer {
@@ -75,14 +78,29 @@ impl ExaminedServer {
                 return false;
             }
         };
-        let [server, replication, memory, persistence, time, whoami, list, kill, delete, mark, keyspace] =
-            &values[..]
+        let [
+            server,
+            replication,
+            memory,
+            persistence,
+            time,
+            whoami,
+            list,
+            kill,
+            delete,
+            mark,
+            keyspace,
+            clients,
+            read_only,
+        ] = &values[..]
         else {
             return false;
         };
         self.judge_server(&text(server), findings);
         self.judge_role(&text(replication), findings);
         self.judge_memory(config, &text(memory), findings);
+        self.judge_writers(config, &text(clients), findings);
+        self.judge_demotion(read_only, findings);
         self.judge_persistence(&text(persistence), findings);
         self.judge_clock(time, findings);
         self.judge_mark(mark, &text(keyspace), findings);
@@ -138,10 +156,35 @@ impl ExaminedServer {
         }
     }
 
+    /// Only mode `strict` rules them out.
+    fn judge_writers(&self, config: &Config, clients: &str, findings: &mut DoctorFindings) {
+        let writers = foreign_connections(clients, false);
+        let Some(first) = writers.first().filter(|_| config.cluster.mode == Mode::Strict) else { return };
+        let more = writers.len() - 1;
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        findings.wrong(
+            &self.subject,
+            &format!("others than DistCache have written to it within the last minute: {first}{more}"),
+            "let them write through DistCache, or write mode = \"bounded\" in [cluster]",
+        );
+    }
+
+    /// Who still writes to a primary that was demoted must be told so.
+    fn judge_demotion(&self, read_only: &Value, findings: &mut DoctorFindings) {
+        let writable =
+            read_only.elements().and_then(|pair| pair.get(1)).is_some_and(|value| text(value) == "no");
+        if writable {
+            findings.wrong(
+                &self.subject,
+                "replica-read-only is no: once it is a replica, it acknowledges writes and loses them",
+                "CONFIG SET replica-read-only yes, and in its file",
+            );
+        }
+    }
+
     fn judge_memory(&self, config: &Config, info: &str, findings: &mut DoctorFindings) {
         let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
-        let limited = field(info, "maxmemory").is_some_and(|limit| limit != "0");
-        match (policy, limited) {
+        match (policy, eviction(info).is_some()) {
             ("noeviction", _) => {
                 findings.good(&self.subject, "evicts nothing (maxmemory-policy noeviction)");
             }

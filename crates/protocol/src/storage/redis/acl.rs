@@ -27,6 +27,11 @@ impl FenceName {
     }
 }
 
+/// Whether a user is one of an incarnation, of whatever shim.
+pub(super) fn is_incarnation(user: &str) -> bool {
+    user.starts_with(PREFIX)
+}
+
 /// Redis takes no blanks in user names, and a colon would let one cluster's prefix be another's.
 pub(super) fn escaped(name: &str) -> String {
     let mut text = String::new();
@@ -102,7 +107,7 @@ impl OtherUsers {
         let (mut legacies, mut shrunk) = (BTreeMap::new(), BTreeMap::new());
         let names = users.elements()?.iter().filter_map(Value::bytes);
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
-        for name in names.filter(|name| name.starts_with(PREFIX) && *name != own) {
+        for name in names.filter(|name| is_incarnation(name) && *name != own) {
             let mut parts = name[PREFIX.len()..].splitn(6, ':');
             let (_, shim) = (parts.next(), parts.next().unwrap_or_default());
             if has_other_slots(fence, shim) {

@@ -5,6 +5,7 @@
 
 mod acl;
 mod admin;
+pub mod clients;
 mod line;
 mod listener;
 mod mark;
@@ -16,8 +17,7 @@ mod takeover;
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand::SeedableRng as _;
-use rand::rngs::SmallRng;
+use rand::{SeedableRng as _, rngs::SmallRng};
 use smallvec::SmallVec;
 use wire::resp::Command;
 

@@ -69,9 +69,15 @@ pub fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
     Ok(StorageTraits { hash_field_expiry, tracks_reads: true, ..StorageTraits::default() })
 }
 
+/// The policy by which a server evicts keys, from its `INFO memory`; none if it has no limit, or refuses writes at it.
+pub fn eviction(memory: &str) -> Option<&str> {
+    let limited = field(memory, "maxmemory").is_some_and(|limit| limit != "0");
+    field(memory, "maxmemory_policy").filter(|policy| limited && *policy != "noeviction")
+}
+
 #[cfg(test)]
 mod tests {
-    use super::traits;
+    use super::{eviction, traits};
 
     fn check(info: &str, expected: Result<bool, &str>) {
         check_mode(info, false, expected);
@@ -102,5 +108,16 @@ mod tests {
         check(valkey, Err("write redis-cluster://"));
         check_mode(valkey, true, Ok(false));
         check_mode("redis_version:7.0.15\r\nredis_mode:standalone\r\n", true, Err("write redis://"));
+    }
+
+    #[test]
+    fn storage_evicts_only_if_it_has_a_limit_and_a_policy() {
+        let memory = |limit: u64, policy: &str| {
+            format!("# Memory\r\nmaxmemory:{limit}\r\nmaxmemory_human:x\r\nmaxmemory_policy:{policy}\r\n")
+        };
+        assert_eq!(eviction(&memory(0, "allkeys-lru")), None);
+        assert_eq!(eviction(&memory(1, "noeviction")), None);
+        assert_eq!(eviction(&memory(1, "volatile-ttl")), Some("volatile-ttl"));
+        assert_eq!(eviction(""), None);
     }
 }
