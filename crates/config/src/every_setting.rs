@@ -82,7 +82,7 @@ const VALUES: [(&str, &str, &str); 40] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 13] = [
+const ELSEWHERE: [(&str, &str); 14] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -94,6 +94,7 @@ const ELSEWHERE: [(&str, &str); 13] = [
     ("[[layer]]", "partition"),
     ("[[node]]", "layer"),
     ("[[node]]", "rack"),
+    ("[[controller]]", "store_password_file"),
     ("[[shim]]", "storage_password_file"),
     ("[[router]]", "listen_tls"),
     ("[[user]]", "password_file"),

@@ -34,7 +34,7 @@ pub use key_text::{key_bytes, key_text};
 pub use limits::{Limits, Overload};
 pub use load::{ConfigError, Override};
 pub use members::{
-    ControllerConfig, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
+    ControllerConfig, EtcdUrl, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
 };
 pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
@@ -44,7 +44,7 @@ pub use sections::{
     SlowLogConfig,
 };
 pub use storage::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
-pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, TlsConfig};
+pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, StoreTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
 pub use words::unreadable;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use toml::{Table, Value};
 
+use super::storage::Password;
 use super::{Config, Secret, assumed, place, secret_file, words};
 
 /// Tables that environment and flags may change; the others list members.
@@ -231,6 +232,12 @@ fn read_with(
         if let Some(path) = &shim.storage_password_file {
             let at = format!("{file}: [[shim]] {:?}: storage_password_file", shim.id);
             shim.storage.take_password(&at, &directory.join(path))?;
+        }
+    }
+    for controller in &mut config.controllers {
+        if let Some(path) = &controller.store_password_file {
+            let at = format!("{file}: [[controller]] {:?}: store_password_file", controller.id);
+            controller.store_password = Some(Password::read(&at, &directory.join(path))?);
         }
     }
     for user in &mut config.users {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use wire::Partition;
 
 use super::scalar::{ByteSize, ReadyShims};
-use super::storage::StorageConfig;
+use super::storage::{Password, StorageConfig};
 use crate::Address;
 
 /// `[[controller]]`, one per replica.
@@ -21,9 +21,14 @@ pub struct ControllerConfig {
     /// HTTP API and metrics.
     #[serde(default = "unset_socket")]
     pub listen: SocketAddr,
-    /// `memory`, or `etcd://HOST:PORT,...`
+    /// `memory`, or `etcd://USER@HOST:PORT,...`; `etcds://` with TLS.
     #[serde(default = "default_store")]
     pub store: String,
+    /// Holds the password of the user in `store`. Relative to the directory of the configuration file.
+    #[serde(default)]
+    pub store_password_file: Option<PathBuf>,
+    #[serde(skip)]
+    pub store_password: Option<Password>,
     /// A member that has sent no heartbeat for this long is suspected.
     #[serde(default = "default_member_lease_ms")]
     pub member_lease_ms: u64,
@@ -43,8 +48,6 @@ fn unset_socket() -> SocketAddr {
 fn unset_address() -> Address {
     Address::Tcp(unset_socket())
 }
-
-const ETCD: &str = "etcd://";
 
 fn default_store() -> String {
     "memory".to_owned()
@@ -68,21 +71,28 @@ impl ControllerConfig {
             id: id.to_owned(),
             listen,
             store: default_store(),
+            store_password_file: None,
+            store_password: None,
             member_lease_ms: default_member_lease_ms(),
             grace_ms: default_grace_ms(),
             return_step_ms: default_return_step_ms(),
         }
     }
 
-    /// `HOST:PORT` of the servers of etcd; none if the store is the memory of this controller.
-    pub fn etcd(&self) -> Option<Vec<&str>> {
-        Some(
-            self.store
-                .strip_prefix(ETCD)?
-                .split(',')
-                .map(|endpoint| endpoint.trim_end_matches('/'))
-                .collect(),
-        )
+    /// The servers of etcd that `store` names; none if the store is the memory of this controller.
+    pub fn etcd(&self) -> Option<EtcdUrl<'_>> {
+        let (scheme, rest) = self.store.split_once("://")?;
+        let tls = match scheme {
+            "etcd" => false,
+            "etcds" => true,
+            _ => return None,
+        };
+        let (user, places) = match rest.rsplit_once('@') {
+            Some((user, places)) => (Some(user), places),
+            None => (None, rest),
+        };
+        let endpoints = places.split(',').map(|endpoint| endpoint.trim_end_matches('/')).collect();
+        Some(EtcdUrl { tls, user, endpoints })
     }
 
     pub fn member_lease(&self) -> Duration {
@@ -96,6 +106,15 @@ impl ControllerConfig {
     pub fn return_step(&self) -> Duration {
         Duration::from_millis(self.return_step_ms)
     }
+}
+
+/// What an `etcd://` URL says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdUrl<'a> {
+    pub tls: bool,
+    pub user: Option<&'a str>,
+    /// `HOST:PORT` of each server.
+    pub endpoints: Vec<&'a str>,
 }
 
 /// `[[layer]]`, the one nearest to storage first.

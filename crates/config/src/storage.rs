@@ -127,23 +127,26 @@ impl StorageConfig {
         if redis.login.password.is_some() {
             return wrong("the storage URL has a password, too; give one of them");
         }
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) => return wrong(&super::words::unreadable(&error)),
-        };
-        match text.trim_end_matches(['\r', '\n']) {
-            "" => wrong("it is empty"),
-            text => {
-                redis.login.password = Some(Password(text.to_owned()));
-                Ok(())
-            }
-        }
+        redis.login.password = Some(Password::read(at, path)?);
+        Ok(())
     }
 }
 
 /// A password that never shows in logs.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(pub String);
+
+impl Password {
+    /// From a file of its own, where a line may end. `at` names the setting with the file's name.
+    pub(super) fn read(at: &str, path: &Path) -> Result<Password, ConfigError> {
+        let wrong = |what: &str| ConfigError::new(format!("{at} = {:?}: {what}", path.display().to_string()));
+        let text = std::fs::read_to_string(path).map_err(|error| wrong(&super::words::unreadable(&error)))?;
+        match text.trim_end_matches(['\r', '\n']) {
+            "" => Err(wrong("it is empty")),
+            text => Ok(Password(text.to_owned())),
+        }
+    }
+}
 
 impl fmt::Debug for Password {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

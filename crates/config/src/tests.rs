@@ -152,11 +152,13 @@ fn what_this_release_lacks_is_refused_in_clear_words() {
     );
     check("\"memory\"", "\"etcd://127.0.0.1\"", "\"127.0.0.1\" is not HOST:PORT");
     check("\"memory\"", "\"etcd://127.0.0.1:1,\"", "\"\" is not HOST:PORT");
-    check("\"memory\"", "\"etcd://u:p@127.0.0.1:2379\"", "is not HOST:PORT");
+    check("\"memory\"", "\"etcd://u:p@127.0.0.1:2379\"", "a password does not belong there: write USER@");
+    check("\"memory\"", "\"etcd://u@127.0.0.1:2379\"", "write etcd://USER@HOST:PORT and store_password_file");
+    check("\"memory\"", "\"etcds://10.0.0.1:2379\"", "there is no [tls.store]; add it with ca_file");
     check(
         "\"memory\"",
         "\"etcd://[::1]:1,10.0.0.1:2379\"",
-        "10.0.0.1 is another machine and nothing is encrypted",
+        "10.0.0.1 is another machine and nothing is encrypted; write etcds:// and [tls.store]",
     );
     check(
         "\"memory\"",

@@ -1,4 +1,4 @@
-//! `[tls.clients]`, `[tls.storage]` and `[tls.peers]`: which files secure which direction. Not what is in them.
+//! `[tls.clients]`, `[tls.storage]`, `[tls.peers]` and `[tls.store]`: which files secure which direction. Not what is in them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ pub struct TlsConfig {
     pub clients: Option<ClientsTls>,
     pub storage: Option<StorageTls>,
     pub peers: Option<PeersTls>,
+    pub store: Option<StoreTls>,
 }
 
 /// `[tls.clients]`: the front door.
@@ -57,6 +58,19 @@ pub struct PeersTls {
     pub server_name: Option<String>,
 }
 
+/// `[tls.store]`: from controllers to the servers of an etcd with an `etcds://` URL. Their certificates are for the hosts in it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StoreTls {
+    /// Who signs the certificates of the servers.
+    pub ca_file: PathBuf,
+    /// A certificate for servers that want one, with its key.
+    #[serde(default)]
+    pub certificate_file: Option<PathBuf>,
+    #[serde(default)]
+    pub key_file: Option<PathBuf>,
+}
+
 /// Whether clients show certificates of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -80,6 +94,10 @@ impl TlsConfig {
             files.push(&mut storage.ca_file);
             files.extend(storage.certificate_file.iter_mut().chain(&mut storage.key_file));
         }
+        if let Some(store) = &mut self.store {
+            files.push(&mut store.ca_file);
+            files.extend(store.certificate_file.iter_mut().chain(&mut store.key_file));
+        }
         if let Some(peers) = &mut self.peers {
             files.extend([&mut peers.certificate_file, &mut peers.key_file, &mut peers.ca_file]);
         }
@@ -88,10 +106,12 @@ impl TlsConfig {
 
     /// What must hold between the fields, apart from what the files hold.
     pub(super) fn check(&self) -> Result<(), String> {
-        if let Some(storage) = &self.storage
-            && storage.certificate_file.is_some() != storage.key_file.is_some()
-        {
-            return Err("[tls.storage]: certificate_file and key_file: give both or neither".to_owned());
+        let storage = self.storage.as_ref().map(|tls| ("storage", &tls.certificate_file, &tls.key_file));
+        let store = self.store.as_ref().map(|tls| ("store", &tls.certificate_file, &tls.key_file));
+        for (table, certificate, key) in storage.into_iter().chain(store) {
+            if certificate.is_some() != key.is_some() {
+                return Err(format!("[tls.{table}]: certificate_file and key_file: give both or neither"));
+            }
         }
         let Some(clients) = &self.clients else { return Ok(()) };
         match (clients.client_certificates, &clients.ca_file) {

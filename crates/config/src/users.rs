@@ -50,22 +50,9 @@ impl UserConfig {
 
     pub(super) fn take_password(&mut self, file: &str, directory: &Path) -> Result<(), ConfigError> {
         let Some(path) = &self.password_file else { return Ok(()) };
-        let path = directory.join(path);
-        let at =
-            format!("{file}: [[user]] {:?}: password_file = {:?}", self.name, path.display().to_string());
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            ConfigError::new(format!(
-                "{at}: {}; write the password into it",
-                super::words::unreadable(&error)
-            ))
-        })?;
-        match text.trim_end_matches(['\r', '\n']) {
-            "" => Err(ConfigError::new(format!("{at}: it is empty"))),
-            text => {
-                self.password = Some(Password(text.to_owned()));
-                Ok(())
-            }
-        }
+        let at = format!("{file}: [[user]] {:?}: password_file", self.name);
+        self.password = Some(Password::read(&at, &directory.join(path))?);
+        Ok(())
     }
 }
 

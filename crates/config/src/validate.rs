@@ -13,7 +13,8 @@ use super::ranges;
 use super::users;
 use super::words;
 use super::{
-    ClusterConfig, Config, ControllerConfig, FrontProtocol, MemcachedPlacement, Mode, ReadyShims, ShimConfig,
+    ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, MemcachedPlacement, Mode, ReadyShims,
+    ShimConfig,
 };
 use crate::Address;
 
@@ -278,7 +279,12 @@ fn check_controllers(config: &Config) -> Check {
     for controller in &config.controllers {
         let (id, store) = (&controller.id, &controller.store);
         match controller.etcd() {
-            Some(endpoints) => check_etcd(config, controller, &endpoints)?,
+            Some(etcd) => check_etcd(config, controller, &etcd)?,
+            None if controller.store_password_file.is_some() => {
+                return wrong(format!(
+                    "[[controller]] {id:?}: store_password_file is for etcd: write store = \"etcd://USER@HOST:PORT\""
+                ));
+            }
             None if store == "memory" => {}
             None => {
                 return wrong(format!(
@@ -287,6 +293,23 @@ fn check_controllers(config: &Config) -> Check {
                 ));
             }
         }
+    }
+    let secured = |controller: &&ControllerConfig| controller.etcd().is_some_and(|etcd| etcd.tls);
+    match (config.controllers.iter().find(secured), &config.tls.store) {
+        (Some(controller), None) => {
+            return wrong(format!(
+                "[[controller]] {:?}: store: there is no [tls.store]; add it with ca_file, the CA that signs the \
+                 certificates of etcd's servers",
+                controller.id
+            ));
+        }
+        (None, Some(_)) => {
+            return wrong(
+                "[tls.store]: no controller has a store with TLS; write etcds:// instead of etcd:// in `store`"
+                    .to_owned(),
+            );
+        }
+        _ => {}
     }
     let memory = config.controllers.iter().find(|controller| controller.etcd().is_none());
     match memory.filter(|_| config.controllers.len() > 1) {
@@ -299,9 +322,25 @@ fn check_controllers(config: &Config) -> Check {
     }
 }
 
-fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]) -> Check {
-    let at = format!("[[controller]] {:?}: store = {:?}", controller.id, controller.store);
-    for endpoint in endpoints {
+fn check_etcd(config: &Config, controller: &ControllerConfig, etcd: &EtcdUrl<'_>) -> Check {
+    let id = &controller.id;
+    match (etcd.user, &controller.store_password_file) {
+        // The URL is in logs and in `ps`; it is not repeated either.
+        (Some(user), _) if user.contains(':') => {
+            return wrong(format!(
+                "[[controller]] {id:?}: store: a password does not belong there: write USER@ and store_password_file"
+            ));
+        }
+        (Some(""), _) | (Some(_), None) | (None, Some(_)) => {
+            return wrong(format!(
+                "[[controller]] {id:?}: store: a user of etcd has a name and a password: write etcd://USER@HOST:PORT and \
+                 store_password_file, or neither"
+            ));
+        }
+        _ => {}
+    }
+    let at = format!("[[controller]] {id:?}: store = {:?}", controller.store);
+    for endpoint in &etcd.endpoints {
         let (host, port) = endpoint.rsplit_once(':').unwrap_or((endpoint, ""));
         if host.is_empty() || host.contains(['/', '@', ' ']) || port.parse::<u16>().is_err() {
             return wrong(format!(
@@ -310,10 +349,10 @@ fn check_etcd(config: &Config, controller: &ControllerConfig, endpoints: &[&str]
         }
         let local = host == "localhost"
             || host.trim_matches(['[', ']']).parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
-        if !local && !config.security.insecure_listen {
+        if !local && !etcd.tls && !config.security.insecure_listen {
             return wrong(format!(
-                "{at}: {host} is another machine and nothing is encrypted yet; write a loopback address, or \
-                 insecure_listen = true under [security] in a network that you trust"
+                "{at}: {host} is another machine and nothing is encrypted; write etcds:// and [tls.store], a loopback address, \
+                 or insecure_listen = true under [security] in a network that you trust"
             ));
         }
     }

@@ -15,6 +15,7 @@ use runtime::orders::Orders;
 use runtime::spans::SpanQueue;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use tokio::sync::Semaphore;
 
 use crate::http::{HttpApi, LARGE_MAX, routes};
@@ -25,7 +26,12 @@ use crate::store::{ControllerStore, EtcdSettings, EtcdStore, MemoryStore};
 const TICK: Duration = Duration::from_millis(100);
 
 /// Binds the controller's listener, then runs it until `stop`.
-pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+pub fn spawn(
+    config: &Arc<Config>,
+    certificates: &Certificates,
+    id: &str,
+    stop: &Stop,
+) -> Result<Instance, StartError> {
     let Some(Member::Controller(index)) = config.member(id) else {
         return Err(StartError::unknown("controller", id));
     };
@@ -36,7 +42,7 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     let listener = admin::bind(address).map_err(listen_error)?;
     let bound = listener.local_addr().map_err(listen_error)?;
 
-    let store = store(config, index);
+    let store = store(config, certificates, index);
     let store = store.map_err(StartError::system(id, "cannot start the threads of its store"))?;
     let mut service = Service::new(clock::now(), Arc::clone(config), index, store);
     // A store in memory is read by that, one elsewhere begins to be.
@@ -72,14 +78,19 @@ pub fn spawn(config: &Arc<Config>, id: &str, stop: &Stop) -> Result<Instance, St
     })
 }
 
-fn store(config: &Config, index: usize) -> io::Result<Box<dyn ControllerStore>> {
+fn store(config: &Config, certificates: &Certificates, index: usize) -> io::Result<Box<dyn ControllerStore>> {
     let own = &config.controllers[index];
     Ok(match own.etcd() {
         None => Box::new(MemoryStore::new(own.member_lease())),
-        Some(endpoints) => {
-            let endpoints = endpoints.into_iter().map(str::to_owned).collect();
-            let (cluster, lease) = (config.cluster.name.clone(), own.member_lease());
-            Box::new(EtcdStore::start(EtcdSettings { endpoints, cluster, lease })?)
+        Some(etcd) => {
+            let password = own.store_password.as_ref().map(|password| password.0.clone());
+            Box::new(EtcdStore::start(EtcdSettings {
+                endpoints: etcd.endpoints.into_iter().map(str::to_owned).collect(),
+                login: etcd.user.map(str::to_owned).zip(password),
+                tls: certificates.store().filter(|_| etcd.tls).cloned(),
+                cluster: config.cluster.name.clone(),
+                lease: own.member_lease(),
+            })?)
         }
     })
 }

@@ -14,6 +14,7 @@ use runtime::instance::{Instance, MapCell, StartError};
 use runtime::orders::Orders;
 use runtime::status::{ClusterStatus, MemberStatus, NodeStatus, RouterStatus, StatusCell};
 use runtime::stop::Stop;
+use runtime::tls::Certificates;
 use serde_json::Value;
 use wire::Partition;
 
@@ -29,9 +30,13 @@ fn config(listen: &str) -> Config {
     config
 }
 
+fn spawn(config: Config, id: &str, stop: &Stop) -> Result<Instance, StartError> {
+    controller::spawn(&Arc::new(config), &Certificates::default(), id, stop)
+}
+
 fn start(stop: &Stop) -> (Instance, String, Config) {
     let mut config = config("127.0.0.1:0");
-    let instance = controller::spawn(&Arc::new(config.clone()), "c", stop).unwrap();
+    let instance = spawn(config.clone(), "c", stop).unwrap();
     let [Address::Tcp(address)] = instance.addresses[..] else { panic!("one TCP address") };
     config.controllers[0].listen = address;
     (instance, format!("http://{address}"), config)
@@ -187,10 +192,10 @@ fn changes_are_taken_as_commands_only() {
 fn a_port_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let error = controller::spawn(&Arc::new(config(&address)), "c", &Stop::new()).unwrap_err();
+    let error = spawn(config(&address), "c", &Stop::new()).unwrap_err();
     assert!(matches!(error, StartError::Listen { .. }));
     let expected = format!("c: cannot listen on {address}: the address is in use");
     assert!(error.to_string().starts_with(&expected), "{error}");
-    let unknown = controller::spawn(&Arc::new(config(&address)), "n0", &Stop::new()).unwrap_err();
+    let unknown = spawn(config(&address), "n0", &Stop::new()).unwrap_err();
     assert_eq!(unknown.to_string(), "no controller has the id \"n0\" in this configuration");
 }

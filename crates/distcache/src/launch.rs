@@ -195,7 +195,7 @@ impl RunningMembers {
 fn spawn(loaded: &Loaded, member: Member, id: &str, stop: &Stop) -> Result<Instance, StartError> {
     let Loaded { config, certificates } = loaded;
     match member {
-        Member::Controller(_) => controller::spawn(config, id, stop),
+        Member::Controller(_) => controller::spawn(config, certificates, id, stop),
         Member::Node(_) => node::spawn(config, certificates, id, stop),
         Member::Shim(_) => shim::spawn(config, certificates, id, stop),
         Member::Router(_) => router::spawn(config, certificates, id, stop),

@@ -1,11 +1,16 @@
 //! The store on a real etcd that is killed, stopped, compacted and emptied. Not what controllers make of it.
 
+#[path = "../../../runtime/tests/tls/authority.rs"]
+mod authority;
 mod server;
 
 use std::time::{Duration, Instant};
 
+use authority::{Authority, NAMELESS};
+use config::{Config, Secret, StoreTls};
 use controller::store::{ControllerStore, EtcdSettings, EtcdStore, StoreChange, StoreError};
 use protocol::time::Time;
+use runtime::tls::{Asker, Certificates};
 use server::{Etcd, installed, until};
 
 /// Telling the store something takes no longer than a lock: it is never waited for.
@@ -20,8 +25,13 @@ struct Replica {
 
 impl Replica {
     fn new(endpoints: &[String]) -> Replica {
+        Replica::with(endpoints, None, None)
+    }
+
+    fn with(endpoints: &[String], login: Option<(&str, &str)>, tls: Option<Asker>) -> Replica {
         let (cluster, lease) = ("test".to_owned(), Duration::from_secs(2));
-        let settings = EtcdSettings { endpoints: endpoints.to_vec(), cluster, lease };
+        let login = login.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        let settings = EtcdSettings { endpoints: endpoints.to_vec(), login, tls, cluster, lease };
         Replica { store: EtcdStore::start(settings).expect("threads start"), seen: Vec::new() }
     }
 
@@ -260,4 +270,60 @@ fn servers_that_are_gone_are_passed_over() {
         error.0.contains("127.0.0.1").then_some(error)
     });
     assert!(reason.contains(&dead.endpoint()), "{reason}");
+}
+
+/// What `[tls.store]` makes of these files of an authority.
+fn asker(authority: &Authority, own: Option<&str>) -> Asker {
+    let mut config = Config::new("test", Secret([3; 16]));
+    config.tls.store = Some(StoreTls {
+        ca_file: authority.path("ca.crt"),
+        certificate_file: own.map(|name| authority.path(&format!("{name}.crt"))),
+        key_file: own.map(|name| authority.path(&format!("{name}.key"))),
+    });
+    let certificates = Certificates::load(&config).expect("good certificates");
+    certificates.store().expect("there is a table for it").clone()
+}
+
+#[test]
+fn an_etcd_with_tls_and_users_is_asked_as_one_of_them() {
+    if !installed() {
+        return;
+    }
+    let (authority, another) = (Authority::new(), Authority::new());
+    ["etcd", "named", NAMELESS].iter().for_each(|name| authority.sign(name));
+    let mut etcd = Etcd::start();
+    // `/distcache/test/` up to `/distcache/test0`.
+    etcd.demand_users("pass word", "L2Rpc3RjYWNoZS90ZXN0Lw==", "L2Rpc3RjYWNoZS90ZXN0MA==");
+    etcd.kill();
+    etcd.run_secured(&authority);
+    let endpoints = [etcd.endpoint()];
+    let own = asker(&authority, Some(NAMELESS));
+    let user = Some(("distcache", "pass word"));
+    let mut replica = Replica::with(&endpoints, user, Some(own.clone()));
+    replica.until_there();
+    replica.store.keep(NOW, "n0");
+    replica.until(&registered("n0"));
+    let version = replica.publish(0, "one");
+    // Whom it was known by it forgets with its process.
+    etcd.kill();
+    etcd.run_secured(&authority);
+    replica.until_away();
+    replica.until_there();
+    replica.publish(version, "two");
+    for (login, tls, expected) in [
+        (
+            Some(("distcache", "other")),
+            Some(own.clone()),
+            "authentication failed, invalid user ID or password",
+        ),
+        (None, Some(own), "user name is empty"),
+        (user, Some(asker(&authority, Some("named"))), "no certificate that has a CommonName"),
+        (user, Some(asker(&another, None)), "UnknownIssuer"),
+        // It closes, sooner or later.
+        (user, Some(asker(&authority, None)), "etcd at 127.0.0.1"),
+        (user, None, "etcd at 127.0.0.1"),
+    ] {
+        let mut stranger = Replica::with(&endpoints, login, tls);
+        until(expected, || stranger.look().err().filter(|error| error.to_string().contains(expected)));
+    }
 }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::authority::Authority;
+
 /// After this long nothing that a test waits for will come any more, even on a loaded machine.
 const WAIT_MAX: Duration = Duration::from_secs(180);
 
@@ -32,6 +34,8 @@ pub(crate) struct Etcd {
     /// All servers of its cluster, as etcd wants them named.
     cluster: String,
     directory: PathBuf,
+    /// Where it speaks TLS.
+    tls: Vec<String>,
 }
 
 /// Whether Debian's `etcd-server` is there. Where continuous integration runs it must be.
@@ -63,7 +67,7 @@ impl Etcd {
             let name = format!("dc-etcd-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let directory = std::env::temp_dir().join(&name);
             let (client, peer) = (free_port(), free_port());
-            Etcd { process: None, name, client, peer, cluster: String::new(), directory }
+            Etcd { process: None, name, client, peer, cluster: String::new(), directory, tls: Vec::new() }
         };
         let mut etcds: Vec<Etcd> = (0..servers).map(server).collect();
         let names = etcds.iter().map(|etcd| format!("{}=http://127.0.0.1:{}", etcd.name, etcd.peer));
@@ -88,16 +92,47 @@ impl Etcd {
 
     fn launch(&mut self) {
         std::fs::create_dir_all(&self.directory).expect("a temporary directory");
+        let scheme = if self.tls.is_empty() { "http" } else { "https" };
         let (client, peer) =
-            (format!("http://127.0.0.1:{}", self.client), format!("http://127.0.0.1:{}", self.peer));
+            (format!("{scheme}://127.0.0.1:{}", self.client), format!("http://127.0.0.1:{}", self.peer));
         let mut command = Command::new("etcd");
         command.args(["--name", &self.name, "--logger", "zap", "--log-level", "error", "--data-dir"]);
         command.arg(self.directory.join("data"));
         command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", &self.cluster]);
+        command.args(&self.tls);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         self.process = Some(command.spawn().expect("etcd starts"));
+    }
+
+    /// Starts it again with TLS, a certificate of `authority` for itself, and one demanded of whoever connects.
+    pub(crate) fn run_secured(&mut self, authority: &Authority) {
+        let files =
+            [("--cert-file", "etcd.crt"), ("--key-file", "etcd.key"), ("--trusted-ca-file", "ca.crt")];
+        let options = files
+            .iter()
+            .flat_map(|(option, name)| [(*option).to_owned(), authority.path(name).display().to_string()]);
+        self.tls = options.chain(["--client-cert-auth".to_owned()]).collect();
+        self.launch();
+    }
+
+    /// From now on only users may do anything: root, and `distcache` with `password` below `prefix`.
+    pub(crate) fn demand_users(&self, password: &str, prefix: &str, end: &str) {
+        let root = "root";
+        let range = json!({ "permType": "READWRITE", "key": prefix, "range_end": end });
+        for (path, body) in [
+            ("auth/user/add", json!({ "name": root, "password": root })),
+            ("auth/role/add", json!({ "name": root })),
+            ("auth/user/grant", json!({ "user": root, "role": root })),
+            ("auth/user/add", json!({ "name": "distcache", "password": password })),
+            ("auth/role/add", json!({ "name": "distcache" })),
+            ("auth/role/grant", json!({ "name": "distcache", "perm": range })),
+            ("auth/user/grant", json!({ "user": "distcache", "role": "distcache" })),
+            ("auth/enable", json!({})),
+        ] {
+            self.ask(path, &body).unwrap_or_else(|| panic!("{path} is done"));
+        }
     }
 
     pub(crate) fn kill(&mut self) {

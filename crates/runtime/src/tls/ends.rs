@@ -35,6 +35,17 @@ pub struct Dialer {
     pub(super) name: Option<ServerName<'static>>,
 }
 
+/// Secures the requests of an HTTP client, with the certificates of now.
+#[derive(Clone, Debug)]
+pub struct Asker(pub(super) Arc<Table>);
+
+impl Asker {
+    /// What a request takes along.
+    pub fn config(&self) -> ureq::tls::TlsConfig {
+        self.0.asking().unwrap_or_default()
+    }
+}
+
 impl Dialer {
     /// To servers whose certificate is for `host` and signed by those in the file.
     ///

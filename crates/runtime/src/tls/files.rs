@@ -29,12 +29,12 @@ pub(super) fn now_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
-fn read(at: &str, path: &Path) -> Result<Vec<u8>, String> {
+pub(super) fn read(at: &str, path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path)
         .map_err(|error| format!("{at} = {:?}: {}", path.display().to_string(), unreadable(&error)))
 }
 
-fn certificates(at: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+pub(super) fn certificates(at: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let pem = read(at, path)?;
     let file = path.display().to_string();
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();

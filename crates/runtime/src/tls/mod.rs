@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
-pub use ends::{Acceptor, Dialer};
+pub use ends::{Acceptor, Asker, Dialer};
 pub(crate) use explain::explain;
 pub(crate) use tally::HandshakeTally;
 pub use tally::TlsStatus;
@@ -25,6 +25,7 @@ pub struct Certificates {
     clients: Option<Acceptor>,
     storage: Option<Dialer>,
     peers: Option<(Acceptor, Dialer)>,
+    store: Option<Asker>,
     tables: Vec<Arc<Table>>,
 }
 
@@ -67,6 +68,14 @@ impl Certificates {
             let dialer = Dialer::new(Arc::clone(&table), peers.server_name.as_deref());
             loaded.peers = Some((Acceptor(table), dialer.map_err(|what| format!("[tls.peers] {what}"))?));
         }
+        if let Some(store) = &config.store {
+            let files = Files {
+                certificate: store.certificate_file.clone().zip(store.key_file.clone()),
+                ca: Some(store.ca_file.clone()),
+                demanded: ClientCertificates::None,
+            };
+            loaded.store = Some(Asker(loaded.add("store", files, Ends::Asking)?));
+        }
         Ok(loaded)
     }
 
@@ -84,6 +93,11 @@ impl Certificates {
     /// Toward storage.
     pub fn storage(&self) -> Option<&Dialer> {
         self.storage.as_ref()
+    }
+
+    /// Toward the store of controllers.
+    pub fn store(&self) -> Option<&Asker> {
+        self.store.as_ref()
     }
 
     /// For links between members, by who accepts them.

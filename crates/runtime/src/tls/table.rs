@@ -7,6 +7,7 @@ use rustls::client::WebPkiServerVerifier;
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, ServerConfig};
+use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsProvider};
 
 use super::files::{self, Chain};
 use super::provider;
@@ -28,6 +29,8 @@ pub(super) enum Ends {
     Accepting,
     Dialling,
     Both,
+    /// Asking over HTTPS, for which the client makes its connections itself.
+    Asking,
 }
 
 #[derive(Debug)]
@@ -43,6 +46,7 @@ pub(super) struct Table {
 struct Configs {
     server: Option<Arc<ServerConfig>>,
     client: Option<Arc<ClientConfig>>,
+    asking: Option<ureq::tls::TlsConfig>,
 }
 
 impl Table {
@@ -68,6 +72,10 @@ impl Table {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).client.clone()
     }
 
+    pub(super) fn asking(&self) -> Option<ureq::tls::TlsConfig> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).asking.clone()
+    }
+
     fn read(&self) -> Result<(), String> {
         let chain = match &self.files.certificate {
             Some((certificate, _)) => Some(files::chain(&self.at("certificate_file"), certificate)?),
@@ -75,11 +83,14 @@ impl Table {
         };
         let not_after_s = chain.as_ref().map(|chain| chain.not_after_s);
         let mut configs = Configs::default();
-        if self.ends != Ends::Dialling {
+        if matches!(self.ends, Ends::Accepting | Ends::Both) {
             configs.server = Some(Arc::new(self.server_config(chain.as_ref())?));
         }
         if self.ends != Ends::Accepting {
             configs.client = Some(Arc::new(self.client_config(chain.as_ref())?));
+        }
+        if self.ends == Ends::Asking {
+            configs.asking = Some(self.asking_config(chain.as_ref())?);
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = configs;
         self.tally.set_not_after(not_after_s);
@@ -123,6 +134,31 @@ impl Table {
             }
             None => Ok(builder.with_no_client_auth()),
         }
+    }
+
+    /// What `client_config` has found good, for the HTTP client.
+    fn asking_config(&self, chain: Option<&Chain>) -> Result<ureq::tls::TlsConfig, String> {
+        let ca = self.files.ca.as_ref().ok_or_else(|| self.at("ca_file is missing"))?;
+        let roots = files::certificates(&self.at("ca_file"), ca)?;
+        let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+        let own = match (&self.files.certificate, chain) {
+            (Some((_, key_file)), Some(chain)) => {
+                let at = self.at("key_file");
+                let key = PrivateKey::from_pem(&files::read(&at, key_file)?);
+                let key =
+                    key.map_err(|error| format!("{at} = {:?}: {error}", key_file.display().to_string()))?;
+                let links = chain.certificates.iter();
+                let chain: Vec<_> = links.map(|link| Certificate::from_der(link).to_owned()).collect();
+                Some(ClientCert::new_with_certs(&chain, key))
+            }
+            _ => None,
+        };
+        Ok(ureq::tls::TlsConfig::builder()
+            .provider(TlsProvider::Rustls)
+            .unversioned_rustls_crypto_provider(provider())
+            .root_certs(RootCerts::new_with_certs(&roots))
+            .client_cert(own)
+            .build())
     }
 
     fn identity(&self, chain: Option<&Chain>) -> Result<Option<files::TlsIdentity>, String> {

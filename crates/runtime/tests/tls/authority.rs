@@ -4,7 +4,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+
+/// What a certificate without a `CommonName` is called.
+pub(crate) const NAMELESS: &str = "nameless";
 
 pub(crate) struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -30,11 +33,7 @@ impl Authority {
         self.directory.join(name)
     }
 
-    pub(crate) fn ca_pem(&self) -> String {
-        self.issuer.pem()
-    }
-
-    /// `NAME.crt` and `NAME.key` for localhost.
+    /// `NAME.crt` and `NAME.key` for localhost; NAME is its `CommonName`, if it is not [`NAMELESS`].
     pub(crate) fn sign(&self, name: &str) {
         self.sign_until(name, 2099);
     }
@@ -42,7 +41,10 @@ impl Authority {
     pub(crate) fn sign_until(&self, name: &str, year: i32) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut parameters = CertificateParams::new(names).unwrap();
-        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.distinguished_name = DistinguishedName::new();
+        if name != NAMELESS {
+            parameters.distinguished_name.push(DnType::CommonName, name);
+        }
         parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
         parameters.not_after = rcgen::date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().unwrap();

@@ -97,7 +97,7 @@ impl Server {
 
 fn client_config(authority: &Authority, shows: Option<&str>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.ca_pem().as_bytes()).unwrap()).unwrap();
+    roots.add(CertificateDer::from_pem_file(authority.path("ca.crt")).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder =
         ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();

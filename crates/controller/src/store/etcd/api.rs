@@ -3,15 +3,20 @@
 //! etcd serves it on the port of its gRPC interface. Numbers of 64 bits are strings there, keys and values base64, and
 //! what is zero is left out.
 
+use std::cell::OnceCell;
 use std::io::{self, BufRead, BufReader, Read};
 use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use runtime::tls::Asker;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use ureq::RequestBuilder;
+use ureq::typestate::WithBody;
 
+use super::EtcdSettings;
 use crate::store::StoreError;
 
 /// A request that etcd cannot answer in this time counts as failed. Its own timeouts are longer, but members wait.
@@ -25,7 +30,13 @@ const BYTES_MAX: u64 = 64 << 20;
 pub(super) struct EtcdApi {
     endpoint: String,
     http: ureq::Agent,
+    tls: Option<Asker>,
+    login: Option<(String, String)>,
+    /// What shows who this is. After a failure, which may be that etcd knows it no more, everything here is made anew.
+    token: OnceCell<String>,
 }
+
+type Reply = ureq::http::Response<ureq::Body>;
 
 /// A key as a read or a watch shows it.
 #[derive(Clone, Debug, Deserialize)]
@@ -121,14 +132,46 @@ impl WatchEvent {
 }
 
 impl EtcdApi {
-    pub(super) fn new(endpoint: &str) -> EtcdApi {
+    /// The server with this number.
+    pub(super) fn new(settings: &EtcdSettings, endpoint: usize) -> EtcdApi {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .proxy(None)
             .max_redirects(0)
             .build();
-        EtcdApi { endpoint: endpoint.to_owned(), http: ureq::Agent::new_with_config(config) }
+        EtcdApi {
+            endpoint: settings.endpoints[endpoint].clone(),
+            http: ureq::Agent::new_with_config(config),
+            tls: settings.tls.clone(),
+            login: settings.login.clone(),
+            token: OnceCell::new(),
+        }
+    }
+
+    /// A request to `path` by who this is.
+    fn request(&self, path: &str) -> Result<RequestBuilder<WithBody>, Failure> {
+        let request = self.open(path);
+        let Some((name, password)) = &self.login else { return Ok(request) };
+        let token = match self.token.get() {
+            Some(token) => token,
+            None => {
+                let who = json!({ "name": name, "password": password });
+                let known: EtcdToken = self.answer(self.open("auth/authenticate").send(who.to_string()))?;
+                self.token.get_or_init(|| known.token)
+            }
+        };
+        Ok(request.header("Authorization", token))
+    }
+
+    /// A request to `path` by nobody.
+    fn open(&self, path: &str) -> RequestBuilder<WithBody> {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let request = self.http.post(format!("{scheme}://{}/v3/{path}", self.endpoint));
+        match &self.tls {
+            Some(tls) => request.config().tls_config(tls.config()).build(),
+            None => request,
+        }
     }
 
     /// Everything under `prefix`, as the majority of etcd has it.
@@ -199,7 +242,7 @@ impl EtcdApi {
         let create = json!({ "create_request": {
             "key": encode(prefix), "range_end": encode_end(prefix), "start_revision": revision.to_string(),
         } });
-        let request = self.http.post(self.url("watch")).config().timeout_global(None);
+        let request = self.request("watch").map_err(|failure| failure.error)?.config().timeout_global(None);
         let request = request
             .timeout_connect(Some(TIMEOUT))
             .timeout_recv_response(Some(TIMEOUT))
@@ -207,7 +250,7 @@ impl EtcdApi {
             .build();
         let reply = request.send(create.to_string()).map_err(|error| self.error(&error))?;
         if !reply.status().is_success() {
-            return Err(self.error(&reply.status()));
+            return self.answer::<Value>(Ok(reply)).map(drop).map_err(|failure| failure.error);
         }
         let body = reply.into_body().into_reader().take(BYTES_MAX);
         for line in BufReader::new(body).lines() {
@@ -228,10 +271,6 @@ impl EtcdApi {
         Err(self.error(&"it has ended the watch"))
     }
 
-    fn url(&self, path: &str) -> String {
-        format!("http://{}/v3/{path}", self.endpoint)
-    }
-
     fn error(&self, what: &dyn std::fmt::Display) -> StoreError {
         StoreError(format!("etcd at {}: {what}", self.endpoint))
     }
@@ -241,9 +280,12 @@ impl EtcdApi {
     }
 
     fn ask<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Failure> {
+        self.answer(self.request(path)?.send(body.to_string()))
+    }
+
+    fn answer<T: DeserializeOwned>(&self, reply: Result<Reply, ureq::Error>) -> Result<T, Failure> {
         let failed = |what: &dyn std::fmt::Display| Failure { code: None, error: self.error(what) };
-        let request = self.http.post(self.url(path)).send(body.to_string());
-        let mut reply = request.map_err(|error| failed(&error))?;
+        let mut reply = reply.map_err(|error| failed(&error))?;
         let text = reply.body_mut().with_config().limit(BYTES_MAX).read_to_string();
         let text = text.map_err(|error| failed(&error))?;
         if reply.status().is_success() {
@@ -256,9 +298,17 @@ impl EtcdApi {
             Err(_) if reply.status().as_u16() == 404 => {
                 Err(failed(&"it has no JSON interface; start it with --enable-grpc-gateway"))
             }
+            Err(_) if text.contains("CommonName") => Err(failed(
+                &"with users its JSON interface takes no certificate that has a CommonName: make one without",
+            )),
             Err(_) => Err(failed(&text.trim())),
         }
     }
+}
+
+#[derive(Debug, Deserialize)]
+struct EtcdToken {
+    token: String,
 }
 
 /// What etcd says instead of an answer.

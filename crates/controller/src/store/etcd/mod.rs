@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use protocol::time::Time;
 use runtime::clock;
+use runtime::tls::Asker;
 
 use super::{ControllerStore, StoreChange, StoreError};
 
@@ -30,6 +31,10 @@ const RETRY: Duration = Duration::from_millis(200);
 pub struct EtcdSettings {
     /// `HOST:PORT` of each server.
     pub endpoints: Vec<String>,
+    /// Name and password of the user that etcd knows, where it asks for one.
+    pub login: Option<(String, String)>,
+    /// Where etcd speaks TLS.
+    pub tls: Option<Asker>,
     /// The cluster's name: several clusters may share one etcd.
     pub cluster: String,
     /// How long a member may be silent; etcd counts in whole seconds, at least two.

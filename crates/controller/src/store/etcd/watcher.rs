@@ -17,7 +17,7 @@ pub(super) fn run(shared: &EtcdShared) {
     let endpoints = &shared.settings.endpoints;
     let mut endpoint = 0;
     loop {
-        let followed = watcher.follow(&EtcdApi::new(&endpoints[endpoint]));
+        let followed = watcher.follow(&EtcdApi::new(&shared.settings, endpoint));
         let mut state = shared.state();
         if state.stop {
             return;

@@ -29,7 +29,7 @@ struct EtcdWork {
 }
 
 pub(super) fn run(shared: &EtcdShared) {
-    let api = EtcdApi::new(&shared.settings.endpoints[0]);
+    let api = EtcdApi::new(&shared.settings, 0);
     let mut writer = EtcdWriter { shared, endpoint: 0, api, kept: BTreeMap::new() };
     let mut proven = Time(0);
     loop {
@@ -132,7 +132,7 @@ impl EtcdWriter<'_> {
     fn fail(&mut self, work: EtcdWork, error: StoreError) {
         let endpoints = &self.shared.settings.endpoints;
         self.endpoint = (self.endpoint + 1) % endpoints.len();
-        self.api = EtcdApi::new(&endpoints[self.endpoint]);
+        self.api = EtcdApi::new(&self.shared.settings, self.endpoint);
         let mut state = self.shared.state();
         state.problem = error.0;
         let kept = state.keep.clone();

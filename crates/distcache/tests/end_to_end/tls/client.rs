@@ -16,7 +16,7 @@ pub(crate) struct TlsClient(StreamOwned<ClientConnection, TcpStream>);
 impl TlsClient {
     pub(crate) fn connect(authority: &Authority, port: u16) -> std::io::Result<TlsClient> {
         let mut roots = RootCertStore::empty();
-        let ca = CertificateDer::from_pem_slice(authority.ca_pem().as_bytes()).expect("the CA's certificate");
+        let ca = CertificateDer::from_pem_file(authority.path("ca.crt")).expect("the CA's certificate");
         roots.add(ca).expect("a CA");
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
