@@ -169,7 +169,7 @@ pub enum ForeignWriters {
     /// It is logged and counted.
     #[default]
     Warn,
-    /// Nothing of that storage server is cached for a minute, too.
+    /// Nothing of that storage server is cached as long as they are there, nor for a minute after a foreign write.
     Refuse,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{Config, key_bytes, key_text};
 use protocol::placement::Placement;
-use protocol::shim::{Effect, ForeignWriters, Input, PurgeTarget, Shim};
+use protocol::shim::{Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
@@ -59,7 +59,7 @@ pub(crate) struct ShimDriver {
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
     /// Others who write, as far as they are logged, and when.
-    foreign_writers: ForeignWriters,
+    foreign_writers: ForeignWritersSeen,
     foreign_writers_told: Time,
     tracking_refusal: Option<String>,
     peer_events: Vec<PeerEvent>,
@@ -78,7 +78,7 @@ impl ShimDriver {
             stopped: false,
             asked: Time(0),
             feed_refusal: None,
-            foreign_writers: ForeignWriters::default(),
+            foreign_writers: ForeignWritersSeen::default(),
             foreign_writers_told: Time(0),
             tracking_refusal: None,
             peer_events: Vec::new(),
@@ -164,29 +164,34 @@ impl ShimDriver {
         let _ = self.parts.first_word.try_send(word);
     }
 
-    fn log_feed(&mut self, now: Time) {
-        let refusal = self.parts.shim.feed(now).refusal;
-        if refusal != self.feed_refusal.as_deref() {
-            if let Some(refusal) = refusal {
-                tracing::warn!(
-                    refusal,
-                    "storage does not report changes, so nothing is cached; its user needs +client|tracking"
-                );
-            }
-            self.feed_refusal = refusal.map(str::to_owned);
+    fn log_refusals(&mut self, now: Time) {
+        if let Some(refusal) = news(&mut self.feed_refusal, self.parts.shim.feed(now).refusal) {
+            tracing::warn!(
+                refusal,
+                "storage does not report changes, so nothing is cached; its user needs +client|tracking"
+            );
+        }
+        if let Some(refusal) = news(&mut self.tracking_refusal, self.parts.shim.tracking_refusal()) {
+            tracing::warn!(
+                refusal,
+                "storage does not report changes of what is cached: nobody notices if others write to it"
+            );
         }
     }
 
-    /// Others write to storage that only DistCache is to write to, or nobody would know if they did.
+    /// Others write to storage that only DistCache is to write to. Who comes and goes all the time is told once.
     fn log_foreign_writers(&mut self, now: Time) {
         let shim = &self.parts.shim;
         let seen = shim.foreign_writers();
         let told = &mut self.foreign_writers;
-        let is_time = *told == ForeignWriters::default()
-            || now.since(self.foreign_writers_told) >= FOREIGN_WRITERS_INTERVAL;
+        let is_first = *told == ForeignWritersSeen::default();
+        let is_time = is_first || now.since(self.foreign_writers_told) >= FOREIGN_WRITERS_INTERVAL;
+        if seen == told || !is_time {
+            return;
+        }
         let caching = if seen.refused { "refused while it is so" } else { "goes on" };
         let (writers, eviction) = (listed(&seen.connections), seen.eviction.as_deref().unwrap_or("none"));
-        if is_time && seen.changes > told.changes {
+        if seen.changes > told.changes {
             let key =
                 if self.parts.config.security.hide_keys { "(hidden)".into() } else { key_text(&seen.key) };
             tracing::warn!(
@@ -198,8 +203,8 @@ impl ShimDriver {
                 "others than DistCache have changed cached keys at this storage server, or it evicts: the copies are dropped, a \
                  moment late; stop them, or write mode = \"bounded\" under [cluster]"
             );
-        } else if is_time && (&seen.connections, &seen.eviction) != (&told.connections, &told.eviction) {
-            if !seen.connections.is_empty() {
+        } else {
+            if !seen.connections.is_empty() && told.connections.is_empty() {
                 tracing::warn!(
                     writers,
                     caching,
@@ -215,19 +220,7 @@ impl ShimDriver {
                 );
             }
         }
-        if is_time && seen != told {
-            (*told, self.foreign_writers_told) = (seen.clone(), now);
-        }
-        let refusal = shim.tracking_refusal();
-        if refusal != self.tracking_refusal.as_deref() {
-            if let Some(refusal) = refusal {
-                tracing::warn!(
-                    refusal,
-                    "storage does not report changes of what is cached: nobody notices if others write to it"
-                );
-            }
-            self.tracking_refusal = refusal.map(str::to_owned);
-        }
+        (*told, self.foreign_writers_told) = (seen.clone(), now);
     }
 }
 
@@ -257,7 +250,7 @@ impl Role for ShimDriver {
     fn tick(&mut self, io: &mut Io, now: Time, shows: bool) {
         self.step(io, now, Input::Tick);
         if shows {
-            self.log_feed(now);
+            self.log_refusals(now);
             self.log_foreign_writers(now);
         }
     }
@@ -313,6 +306,15 @@ impl Role for ShimDriver {
         }
         ended
     }
+}
+
+/// A refusal that is not `known` yet, and is from now on.
+fn news<'a>(known: &mut Option<String>, refusal: Option<&'a str>) -> Option<&'a str> {
+    if refusal == known.as_deref() {
+        return None;
+    }
+    *known = refusal.map(str::to_owned);
+    refusal
 }
 
 fn log(level: NoteLevel, text: &str) {

@@ -34,6 +34,7 @@ const QUESTIONS: [&[&str]; 4] = [
     &["INFO", "clients"],
     &["CONFIG", "GET", "tracking-table-max-keys"],
 ];
+
 /// What becomes of caching where somebody else than DistCache writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ForeignWritePolicy {
@@ -46,7 +47,7 @@ pub enum ForeignWritePolicy {
 
 /// Who else writes, as far as it shows, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ForeignWriters {
+pub struct ForeignWritersSeen {
     /// Keys with copies that others have changed, and the last of them.
     pub changes: u64,
     pub key: Bytes,
@@ -58,7 +59,7 @@ pub struct ForeignWriters {
     pub refused: bool,
 }
 
-impl ForeignWriters {
+impl ForeignWritersSeen {
     /// Whether there is anybody or anything now.
     fn finds(&self) -> bool {
         !self.connections.is_empty() || self.eviction.is_some()
@@ -67,7 +68,7 @@ impl ForeignWriters {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Examination {
-    seen: ForeignWriters,
+    seen: ForeignWritersSeen,
     /// How often somebody else has changed keys, unless storage has only forgotten that they were read; the last of them.
     suspects: u64,
     suspect: Bytes,
@@ -102,7 +103,7 @@ fn text_of(reply: &Bytes) -> String {
 
 impl Shim {
     /// Who else writes to storage, as far as it shows.
-    pub fn foreign_writers(&self) -> &ForeignWriters {
+    pub fn foreign_writers(&self) -> &ForeignWritersSeen {
         &self.examination.seen
     }
 

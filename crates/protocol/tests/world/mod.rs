@@ -210,7 +210,7 @@ impl World {
             }
             "foreign" => {
                 let shim = self.shim.as_ref().expect("it runs");
-                let shim::ForeignWriters { changes, key, connections, eviction, refused } =
+                let shim::ForeignWritersSeen { changes, key, connections, eviction, refused } =
                     shim.foreign_writers();
                 let last = if *changes > 0 { format!(", last of {key:?}") } else { String::new() };
                 let connections: Vec<String> = connections.iter().map(ToString::to_string).collect();

@@ -10,7 +10,6 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 
 use super::table::{Ends, Files, Table};
 use super::tally::HandshakeTally;
-use config::ClientCertificates;
 
 /// Makes the session of every connection that a listener accepts.
 #[derive(Clone, Debug)]
@@ -52,8 +51,7 @@ impl Dialer {
     /// # Errors
     /// What is wrong with the file or the name, in one line.
     pub fn trusting(ca_file: &Path, host: &str) -> Result<Dialer, String> {
-        let demanded = ClientCertificates::None;
-        let files = Files { certificate: None, ca: Some(ca_file.to_owned()), demanded };
+        let files = Files::toward(ca_file, &None, &None);
         Dialer::new(Arc::new(Table::load("storage", files, Ends::Dialling)?), Some(host))
     }
 

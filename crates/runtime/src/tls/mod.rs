@@ -49,11 +49,7 @@ impl Certificates {
             loaded.clients = Some(Acceptor(loaded.add("clients", files, Ends::Accepting)?));
         }
         if let Some(storage) = &config.storage {
-            let files = Files {
-                certificate: storage.certificate_file.clone().zip(storage.key_file.clone()),
-                ca: Some(storage.ca_file.clone()),
-                demanded: ClientCertificates::None,
-            };
+            let files = Files::toward(&storage.ca_file, &storage.certificate_file, &storage.key_file);
             let table = loaded.add("storage", files, Ends::Dialling)?;
             let dialer = Dialer::new(table, storage.server_name.as_deref());
             loaded.storage = Some(dialer.map_err(|what| format!("[tls.storage] {what}"))?);
@@ -69,11 +65,7 @@ impl Certificates {
             loaded.peers = Some((Acceptor(table), dialer.map_err(|what| format!("[tls.peers] {what}"))?));
         }
         if let Some(store) = &config.store {
-            let files = Files {
-                certificate: store.certificate_file.clone().zip(store.key_file.clone()),
-                ca: Some(store.ca_file.clone()),
-                demanded: ClientCertificates::None,
-            };
+            let files = Files::toward(&store.ca_file, &store.certificate_file, &store.key_file);
             loaded.store = Some(Asker(loaded.add("store", files, Ends::Asking)?));
         }
         Ok(loaded)

@@ -1,6 +1,6 @@
 //! One `[tls]` table in use: what is made of its files, and made again on a reload. Not who uses it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustls::client::WebPkiServerVerifier;
@@ -21,6 +21,14 @@ pub(super) struct Files {
     pub(super) ca: Option<PathBuf>,
     /// What is asked of those who connect.
     pub(super) demanded: ClientCertificates,
+}
+
+impl Files {
+    /// For servers of others, which may want a certificate or not.
+    pub(super) fn toward(ca: &Path, certificate: &Option<PathBuf>, key: &Option<PathBuf>) -> Files {
+        let certificate = certificate.clone().zip(key.clone());
+        Files { certificate, ca: Some(ca.to_owned()), demanded: ClientCertificates::None }
+    }
 }
 
 /// Which ends of connections a table is for.
