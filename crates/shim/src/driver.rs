@@ -9,6 +9,7 @@ use config::{Config, key_bytes, key_text};
 use protocol::placement::Placement;
 use protocol::shim::{Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
+use protocol::storage::redis::clients::ForeignConnection;
 use protocol::storage::{NoteLevel, StorageEvent};
 use protocol::time::Time;
 use runtime::clock;
@@ -179,7 +180,7 @@ impl ShimDriver {
         }
     }
 
-    /// Others write to storage that only DistCache is to write to. Who comes and goes all the time is told once.
+    /// Others write to storage that only DistCache is to write to. An application that comes and goes is told once.
     fn log_foreign_writers(&mut self, now: Time) {
         let shim = &self.parts.shim;
         let seen = shim.foreign_writers();
@@ -204,7 +205,8 @@ impl ShimDriver {
                  moment late; stop them, or write mode = \"bounded\" under [cluster]"
             );
         } else {
-            if !seen.connections.is_empty() && told.connections.is_empty() {
+            let is_told = |new: &ForeignConnection| told.connections.iter().any(|known| new.is_like(known));
+            if !seen.connections.iter().all(is_told) {
                 tracing::warn!(
                     writers,
                     caching,

@@ -85,7 +85,7 @@ fn foreign_writers(status: &ClusterStatus) -> Option<String> {
         let changes = Some(shim.statistics.foreign_writes).filter(|changes| *changes > 0);
         let writers = Some(&shim.foreign_writers).filter(|writers| !writers.is_empty());
         let others = (changes.is_some() || writers.is_some()).then(|| {
-            let changes = changes.map(|changes| format!("{changes} changes of cached keys so far"));
+            let changes = changes.map(|changes| format!("cached keys changed {changes} times so far"));
             let writers = writers.map(|writers| format!("now {writers}"));
             let told: Vec<String> = changes.into_iter().chain(writers).collect();
             format!("others write to the storage of {}: {}{refused}", shim.id, told.join(", "))

@@ -25,6 +25,17 @@ pub struct ForeignConnection {
     pub command: String,
 }
 
+impl ForeignConnection {
+    /// Whether the other is of the same application, as far as it shows: host, user and name. Ports come and go.
+    pub fn is_like(&self, other: &ForeignConnection) -> bool {
+        let who = |connection: &ForeignConnection| {
+            let host = connection.address.rsplit_once(':').map_or("", |(host, _)| host).to_owned();
+            (host, connection.user.clone(), connection.name.clone())
+        };
+        who(self) == who(other)
+    }
+}
+
 impl fmt::Display for ForeignConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ForeignConnection { address, user, name, command } = self;
@@ -136,6 +147,12 @@ mod tests {
         let told = |line: &str| foreign_connections(line, false)[0].to_string();
         let line = line("app", 0, "xgroup|create");
         assert_eq!(told(&line), "10.0.0.7:4123 (user app, name app, last command XGROUP CREATE)");
+        let connection = |line: &str| foreign_connections(line, false).remove(0);
+        let is_like = |other: &str| connection(&line).is_like(&connection(other));
+        assert!(is_like(&line.replace(":4123", ":4124").replace("xgroup|create", "set")));
+        assert!(
+            !is_like(&line.replace("10.0.0.7", "10.0.0.8")) && !is_like(&line.replace("name=app", "name="))
+        );
         let nameless = line.replace("name=app", "name=");
         assert_eq!(told(&nameless), "10.0.0.7:4123 (user app, last command XGROUP CREATE)");
     }
