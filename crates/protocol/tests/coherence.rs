@@ -119,12 +119,14 @@ scripts! {
     strict_change_during_a_fill
     strict_change_between_a_write_and_its_reading_back
     strict_change_of_a_cached_key
+    strict_echo_expected_in_vain
     strict_expiry_is_not_foreign
     strict_flush_by_others
     strict_connections_that_write
     strict_foreign_writes_refused
     strict_storage_that_evicts
     strict_own_writes_are_not_foreign
+    strict_read_that_is_not_tracked
     strict_read_feed_lost
     views_of_one_key
     waiting_behind_a_write_that_invalidates

@@ -95,6 +95,12 @@ fn clients_miss_no_write_behind_their_own() {
     }
 }
 
+/// A write of others was taken for the report of an own one, which a read on its way had been thought to bring.
+#[test]
+fn others_writes_are_no_echoes() {
+    run(800_587, 60, FaultSet::ALL);
+}
+
 /// What is never cached is held by nobody once everybody knows, and what was purged is gone. Seed 4: a node kept offers
 /// of such keys for a session that it never opened.
 #[test]

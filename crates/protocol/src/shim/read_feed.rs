@@ -18,7 +18,7 @@ use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::replies::is_passing;
 use super::step::ShimStep;
-use super::{PING, Purpose, Shim, StorageState};
+use super::{FillTicket, PING, Purpose, Shim, StorageState};
 use crate::storage::{Lane, Reach};
 use crate::time::Time;
 
@@ -64,7 +64,7 @@ pub(super) struct ReadMark {
     /// By RESP version: the number of the newest tracked read that was sent, and of the newest that was answered.
     asked: [u32; 2],
     came: [u32; 2],
-    /// Reports that are still to come of writes of our own.
+    /// Reports that are still to come of the write whose value copies hold pending or have committed.
     echoes: u8,
 }
 
@@ -81,6 +81,13 @@ impl ReadMark {
         let own = self.echoes > 0 && (under_way || answered <= self.written);
         self.echoes = self.echoes.saturating_sub(u8::from(own));
         own
+    }
+
+    /// Connections other than `own` on which storage certainly remembers a read of the key, or has reported its change.
+    fn readers_beside(&self, own: usize) -> u8 {
+        let reads =
+            |lane: &usize| *lane != own && self.tracked[*lane] && self.asked[*lane] == self.came[*lane];
+        (0..self.tracked.len()).filter(reads).count() as u8
     }
 
     /// The key expires so long after `read`; at the earliest, if clocks differ.
@@ -160,10 +167,16 @@ impl Shim {
         self.read_feed.state = FeedPhase::Closed;
         self.read_feed.asked = false;
         self.read_feed.sent = step.now;
+        self.forget_reads();
         if was_open {
             self.statistics.read_feed_losses += 1;
             self.flush();
         }
+    }
+
+    /// Storage remembers no read of before.
+    fn forget_reads(&mut self) {
+        self.keys.values_mut().for_each(|state| state.mark.tracked = [false; 2]);
     }
 
     /// A copy is registered: the number of the read that it needs, if that is to be tracked.
@@ -191,16 +204,30 @@ impl Shim {
     }
 
     /// Whether a read was tracked, by the answer to its announcement, and how long its key was to live when it was asked.
-    pub(super) fn read_tracked(&mut self, key: &Key, announced: &[u8], asked: Time, ttl_ms: Option<u64>) {
-        if let Some(state) = self.keys.get_mut(key) {
+    pub(super) fn read_announced(
+        &mut self,
+        fetch: &mut FillTicket,
+        announced: &[u8],
+        asked: Time,
+        ttl_ms: Option<u64>,
+    ) {
+        let failed = status_of(announced) == wire::Status::Error;
+        if let Some(state) = self.keys.get_mut(&fetch.key) {
             state.mark.expires_after(asked, ttl_ms);
+            if let Some(read) = fetch.tracked.filter(|_| failed) {
+                state.mark.tracked[read.lane] = false;
+            }
         }
-        let refused = status_of(announced) == wire::Status::Error && !is_passing(announced);
-        self.read_feed.refusal = refused.then(|| String::from_utf8_lossy(announced).trim().to_owned());
+        if failed && is_passing(announced) {
+            // The next one will be: of a copy of this one nobody would hear.
+            fetch.version = None;
+        } else {
+            self.read_feed.refusal = failed.then(|| String::from_utf8_lossy(announced).trim().to_owned());
+        }
     }
 
-    /// A write of our own goes to storage: how many reports of it will come. Some: the key whose value is to be read back behind
-    /// it and tracked, because copies hold it pending.
+    /// A write of our own goes to storage. Some: the key whose value is to be read back behind it and tracked, because copies
+    /// hold it pending. Of others no copy is left that a report could be about.
     pub(super) fn write_tracked(&mut self, now: Time, id: u32) -> Option<Key> {
         if !self.tracks_reads() {
             return None;
@@ -214,9 +241,9 @@ impl Shim {
             let Some(state) = self.keys.get_mut(key).filter(|_| operation.writes_key(index)) else {
                 continue;
             };
-            let others = state.mark.tracked.iter().enumerate();
-            let others = others.filter(|(lane, tracked)| **tracked && Some(*lane) != own).count();
-            state.mark.echoes = state.mark.echoes.saturating_add(others as u8);
+            // An unconditional write changes its key, so that each of these reports it once.
+            let reads_back = operation.early.is_some();
+            state.mark.echoes = own.filter(|_| reads_back).map_or(0, |own| state.mark.readers_beside(own));
             state.mark.tracked = [false; 2];
             // What the last value said of its life says nothing of the next.
             state.mark.expires = None;
@@ -239,7 +266,8 @@ impl Shim {
     /// nobody.
     pub(super) fn read_back(&mut self, id: u32, replies: &[Bytes]) {
         let operation: &mut Operation = &mut self.operations[id as usize];
-        operation.early.take_if(|early| replies.last() != Some(&early.value));
+        let is_tracked = replies.iter().rev().nth(1).is_some_and(|announced| !is_passing(announced));
+        operation.early.take_if(|early| !is_tracked || replies.last() != Some(&early.value));
     }
 
     /// A write has ended: what is reported from now on is not of it, once a PING that is sent now is answered.
@@ -281,6 +309,7 @@ impl Shim {
                 if !own && self.keys.values().any(|state| !state.directory.entries.is_empty()) {
                     self.suspect(Bytes::from_static(b"*"));
                 }
+                self.forget_reads();
                 self.flush();
                 self.examine(step);
             }

@@ -230,7 +230,7 @@ impl Shim {
     fn fill_answered(
         &mut self,
         step: &mut ShimStep<'_>,
-        fetch: FillTicket,
+        mut fetch: FillTicket,
         asked: Time,
         first: Bytes,
         mut replies: impl Iterator<Item = Bytes>,
@@ -240,7 +240,7 @@ impl Shim {
             None => first.clone(),
         };
         if fetch.tracked.is_some() {
-            self.read_tracked(&fetch.key, &first, asked, parse_pttl(&pttl).ok().flatten());
+            self.read_announced(&mut fetch, &first, asked, parse_pttl(&pttl).ok().flatten());
         }
         let value = replies.next().unwrap_or_default();
         let found = match value.len() > LARGE_REPLY_BYTES {

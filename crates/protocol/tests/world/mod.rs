@@ -220,6 +220,8 @@ impl World {
                     "  foreign writes: {changes}{last}; writers {connections:?}; evicts {eviction:?}; caching {caching}"
                 );
             }
+            // Somebody's script runs while the next read is announced, and has ended when it is carried out.
+            "busy" => self.storage.is_busy = true,
             "evicts" => self.storage.eviction = words.get(1).map(|&policy| policy.to_owned()),
             "clients" => self.storage.clients = words[1..].join(" "),
             "refuse_foreign" => {
@@ -582,7 +584,7 @@ impl World {
         let Some(replies) = replies else { return self.blocked.push(store) };
         let replies: SmallVec<[Bytes; 2]> = replies.into();
         self.report(Some(store.lane));
-        self.track(&store);
+        self.track(&store, &replies);
         let ticket = store.ticket;
         let large = |reply: &Bytes| reply.ends_with(b"\r\nlarge\r\n");
         if replies.last().is_some_and(large) {
@@ -608,7 +610,7 @@ impl World {
         self.storage.execute(now_ms, other);
         self.report(None);
         replies.extend(self.storage.execute_all(now_ms, rest).expect("reads do not block"));
-        self.track(store);
+        self.track(store, &replies);
         let ticket = store.ticket;
         self.send(Parcel::Answer(StorageEvent::Replies { ticket, replies: replies.into() }));
     }
@@ -642,11 +644,11 @@ impl World {
         }
     }
 
-    fn track(&mut self, store: &Store) {
+    fn track(&mut self, store: &Store, replies: &[Bytes]) {
         let Some(tracked) = &mut self.tracked else { return };
         let parse = |frame: &Bytes| Command::parse(frame.clone()).expect("only whole commands reach storage");
-        for pair in store.commands.windows(2) {
-            if parse(&pair[0]).name() == b"CLIENT" {
+        for (pair, reply) in store.commands.windows(2).zip(replies) {
+            if parse(&pair[0]).name() == b"CLIENT" && reply.starts_with(b"+") {
                 let readers = tracked.entry(parse(&pair[1]).arg(1).to_vec()).or_default();
                 if !readers.contains(&store.lane) {
                     readers.push(store.lane);

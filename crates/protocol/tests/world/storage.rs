@@ -24,6 +24,8 @@ pub(super) struct MiniStorage {
     flushed: bool,
     /// The policy by which it says that it evicts.
     pub(super) eviction: Option<String>,
+    /// The next CLIENT CACHING is not carried out.
+    pub(crate) is_busy: bool,
     /// The text of CLIENT LIST.
     pub(super) clients: String,
 }
@@ -113,6 +115,16 @@ impl MiniStorage {
         }
     }
 
+    fn client(&mut self, command: &Command, out: &mut Vec<u8>) {
+        match command.arg(1) {
+            b"LIST" => reply::bulk(self.clients.as_bytes(), out),
+            _ if std::mem::take(&mut self.is_busy) => {
+                reply::error(b"BUSY Redis is busy running a script.", out);
+            }
+            _ => reply::simple(b"OK", out),
+        }
+    }
+
     /// Carries a command out. `None`: it blocks.
     pub(super) fn execute(&mut self, now_ms: u64, command: &Command) -> Option<Bytes> {
         self.data.retain(|_, (_, end)| end.is_none_or(|end| now_ms < end));
@@ -120,8 +132,7 @@ impl MiniStorage {
         let arg = |index: usize| command.arg(index).to_vec();
         match command.name().to_ascii_uppercase().as_slice() {
             b"PING" => reply::simple(b"PONG", &mut out),
-            b"CLIENT" if command.arg(1) == b"LIST" => reply::bulk(self.clients.as_bytes(), &mut out),
-            b"CLIENT" => reply::simple(b"OK", &mut out),
+            b"CLIENT" => self.client(command, &mut out),
             b"INFO" => reply::bulk(self.information(command.arg(1)).as_bytes(), &mut out),
             b"CONFIG" => reply::error(b"NOPERM no CONFIG here", &mut out),
             b"GET" => match self.data.get(command.arg(1)) {
