@@ -31,6 +31,8 @@ pub enum What {
     /// BLPOP, with the key's name for its reply.
     Pop(Vec<u8>),
     ListLength,
+    /// Storage lost its newest writes: the key is what it was.
+    Restore(Box<ModelState>),
 }
 
 impl What {
@@ -116,6 +118,9 @@ impl ModelState {
             let everything = ModelWindow { earliest: 0, latest: u64::MAX };
             let told = self.read(what, everything)?;
             return Some((self, told));
+        }
+        if let What::Restore(state) = what {
+            return Some(((**state).clone(), Vec::new()));
         }
         match self {
             ModelState::Text { value, expires } => Some(apply_text(value, expires, what, when)),

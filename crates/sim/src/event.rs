@@ -57,6 +57,10 @@ pub(crate) enum SimEvent {
     Awake {
         server: usize,
     },
+    /// A storage server ends, and comes back as it was a while ago.
+    Rollback {
+        server: usize,
+    },
     /// A process is told what may be cached now.
     Reload {
         host: HostId,

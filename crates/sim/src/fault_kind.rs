@@ -58,6 +58,7 @@ kinds! {
     StoreCut "store-cut",
     StoreEmptied "store-emptied",
     StoreForeign "store-foreign",
+    StorageRollback "storage-rollback",
 }
 
 impl FaultKind {
@@ -74,6 +75,11 @@ impl FaultKind {
     /// Whether it is one of the controllers' store, which came later still.
     pub(crate) fn is_of_store(self) -> bool {
         matches!(self, FaultKind::StoreCut | FaultKind::StoreEmptied | FaultKind::StoreForeign)
+    }
+
+    /// Whether storage loses what it has acknowledged. That came last.
+    pub(crate) fn loses_data(self) -> bool {
+        self == FaultKind::StorageRollback
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use linearize::{HistoryOperation, HistoryOutcome, What};
+use linearize::{HistoryOperation, HistoryOutcome, ModelState, What};
 
 /// By frame: each time that storage carried the command out.
 pub(crate) type Executed = BTreeMap<Bytes, Vec<Execution>>;
@@ -66,6 +66,14 @@ impl History {
     pub(crate) fn told(&mut self, now: u64, id: OperationId, reply: Vec<u8>) {
         let operation = self.get_mut(id);
         (operation.returned, operation.outcome) = (now, HistoryOutcome::Told(reply));
+    }
+
+    /// Storage lost what had been done to a key; whoever reads sees so between these two times, and from then on.
+    pub(crate) fn restored(&mut self, now: u64, until: u64, serial: u64, key: usize, state: ModelState) {
+        let id = self.begin(now, key, What::Restore(Box::new(state)), None, None);
+        let operation = self.get_mut(id);
+        (operation.returned, operation.outcome) = (until, HistoryOutcome::Happened);
+        operation.executed = Some((now, serial));
     }
 
     /// Nobody will say whether it happened.

@@ -164,7 +164,7 @@ impl Shape {
         let trackers = if tracks { features.between(2, 6) as usize } else { 0 };
         let allowed =
             if bounded.is_some() || tracks { allowed } else { allowed.without(FaultKind::needs_feed) };
-        let allowed = allowed.without(FaultKind::is_of_store);
+        let allowed = allowed.without(|kind| kind.is_of_store() || kind.loses_data());
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -236,6 +236,14 @@ impl Shape {
         let reads = if foreign { 95 } else { self.traffic.reads };
         let traffic = Traffic { reads, ..self.traffic.clone() };
         Shape { foreign, foreign_writes, traffic, ..self }
+    }
+
+    /// In some clusters storage loses its newest writes, again and again.
+    pub(crate) fn with_storage_that_loses(self, losses: &mut SimRandom, allowed: FaultSet) -> Shape {
+        let chosen = allowed != FaultSet::ALL;
+        let on = chosen || losses.percent(20) && !self.faults.is_empty();
+        let kinds = allowed.kinds().filter(|kind| on && kind.loses_data());
+        Shape { faults: kinds.fold(self.faults, FaultSet::with), ..self }
     }
 
     /// Whether others than DistCache write to storage.
@@ -362,6 +370,11 @@ impl Shape {
             None => return 0,
         };
         staleness + staleness / 100 + 1_000
+    }
+
+    /// How long copies may be served of what storage has lost: a lease of before, or the bound; clocks run at different rates.
+    pub(crate) fn copies_outlive_us(&self) -> u64 {
+        self.lease.max(self.staleness_max()) * 102 / 100 + 1_000
     }
 
     /// Whether shims ask storage to report changes.

@@ -334,4 +334,39 @@ impl Cluster {
             site.cut(at, &gone);
         });
     }
+
+    /// A server that does not write its data down at once is killed, or a replica that is behind takes its place: it comes back
+    /// without its newest writes, although clients know of them.
+    pub(crate) fn roll_back(&mut self, server: usize) {
+        let Some(earlier) = self.servers[server].earlier.take() else { return };
+        let now = self.world.now();
+        let now_ms = self.servers[server].now_ms(now);
+        self.servers[server].data().sweep(now_ms);
+        self.changed(server, None);
+        self.at_site(server, |site, at| {
+            let gone = site.server.restart(at.random.percent(50), at.random.percent(30));
+            site.cut(at, &gone);
+        });
+        let changes = self.servers[server].data().restore(now_ms, earlier);
+        self.remember(server, &changes);
+        let until = now + self.shape.copies_outlive_us();
+        self.servers[server].rollbacks.push((now, until));
+        if self.world.random.percent(50) {
+            // They were on one machine.
+            self.replace_shim(server, false);
+        }
+        self.serial += 1;
+        for key in 0..self.keys.len() {
+            let name = &self.keys[key].key.bytes;
+            if usize::from(self.placement.shim(&self.keys[key].key).0) != server
+                || !changes.keys.iter().any(|changed| *changed == name[..])
+            {
+                continue;
+            }
+            let initial = self.keys[key].initial();
+            let state = self.servers[server].imagined(name).unwrap_or(initial);
+            self.history.restored(now, until, self.serial, key, state);
+        }
+        self.disturb_until(now + self.shape.lease * 5 + RECONNECT, None);
+    }
 }

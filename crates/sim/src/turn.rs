@@ -64,6 +64,7 @@ impl Cluster {
             SimEvent::Inspect => self.inspect(),
             SimEvent::Wire { server, event } => self.wire_event(server, event),
             SimEvent::Awake { server } => self.server_wakes(server),
+            SimEvent::Rollback { server } => self.roll_back(server),
         }
     }
 

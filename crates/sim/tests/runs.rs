@@ -95,6 +95,17 @@ fn clients_miss_no_write_behind_their_own() {
     }
 }
 
+/// Storage comes back without its newest writes, under a shim that lives or before its successor: whoever has seen that sees
+/// nothing of what is lost.
+#[test]
+fn storage_loses_its_newest_writes() {
+    let kinds = [FaultKind::StorageRollback, FaultKind::Partition, FaultKind::OneWay];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    let reports: Vec<SimReport> = cases::seeds(48).map(|case| run(case.seed, 20, kinds)).collect();
+    let rollbacks: u64 = reports.iter().filter_map(|report| report.faults.get("storage-rollback")).sum();
+    assert!(rollbacks > 100 && reports.iter().map(|report| report.hits).sum::<u64>() > 1000, "{reports:?}");
+}
+
 /// A write of others was taken for the report of an own one, which a read on its way had been thought to bring.
 #[test]
 fn others_writes_are_no_echoes() {

@@ -35,9 +35,12 @@ impl Cluster {
         }
     }
 
-    /// Whatever the node would serve now is what storage holds now, or held a moment ago if others write, too.
+    /// Whatever the node would serve now is what storage holds now, or held a moment ago if others write, too, or if it has lost
+    /// that.
     pub(crate) fn check_servable(&mut self, host: HostId, key: &Key) {
-        match (self.shape.has_outsiders(), self.index_of_key(&key.bytes)) {
+        let index = self.index_of_key(&key.bytes);
+        let lost = index.is_some_and(|index| self.known_lost(index, self.world.now()) != u64::MAX);
+        match (self.shape.has_outsiders() || lost, index) {
             (true, Some(index)) => self.check_fresh(host, index),
             (true, None) => {}
             (false, _) => self.check_current(host, key),

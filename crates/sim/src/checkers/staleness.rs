@@ -46,7 +46,7 @@ impl Cluster {
             let Some(form) = self.keys[key].reads.iter().position(|form| form.what == read.what) else {
                 continue;
             };
-            let from = oldest(read);
+            let from = oldest(read).min(self.known_lost(key, read.invoked));
             if !self.versions.explain(key, form, told, from, read.returned) {
                 let text = String::from_utf8_lossy(told).replace("\r\n", " ");
                 let name = &self.keys[key].key.bytes;
@@ -59,6 +59,15 @@ impl Cluster {
         }
     }
 
+    /// When storage last held what copies may show at this time although it has lost it.
+    pub(crate) fn known_lost(&self, key: usize, at: u64) -> u64 {
+        let server = usize::from(self.placement.shim(&self.keys[key].key).0);
+        let shown =
+            self.servers[server].rollbacks.iter().filter(|(from, until)| (*from..=*until).contains(&at));
+        let allowed = self.shape.staleness_max();
+        shown.map(|(from, _)| (from - 1).saturating_sub(allowed)).min().unwrap_or(u64::MAX)
+    }
+
     /// Whatever the node would serve now is what storage holds, or held less than the bound ago.
     pub(crate) fn check_fresh(&mut self, host: HostId, key: usize) {
         if self.hosts[host].is_paused(self.world.now()) {
@@ -68,6 +77,7 @@ impl Cluster {
         let Some(node) = own.node() else { return };
         let local = own.clock.at(self.world.now());
         let since = self.world.now().saturating_sub(self.shape.staleness_max());
+        let since = since.min(self.known_lost(key, self.world.now()));
         let mut stale = None;
         for (index, form) in self.keys[key].reads.iter().enumerate() {
             for view in form.views {

@@ -46,8 +46,10 @@ impl Cluster {
             }
             FaultKind::OneWay | FaultKind::Partition => self.part(kind == FaultKind::Partition, brief),
             FaultKind::CrashNode | FaultKind::Drain => self.end_node(kind == FaultKind::Drain),
-            FaultKind::CrashShim => self.replace_shim(false),
-            FaultKind::Replace => self.replace_shim(true),
+            FaultKind::CrashShim | FaultKind::Replace => {
+                let server = self.world.random.index(self.servers.len());
+                self.replace_shim(server, kind == FaultKind::Replace)
+            }
             FaultKind::CrashRouter => {
                 let host = self.random_of(self.routers());
                 self.crash(host, 500_000)
@@ -120,6 +122,15 @@ impl Cluster {
                     self.disturb_until(self.world.now() + lease * 2 + RECONNECT, None);
                 }
                 serving
+            }
+            FaultKind::StorageRollback => {
+                let able = self.servers[server].earlier.is_none();
+                if able {
+                    self.servers[server].keep();
+                    let due = self.world.soon(lease * 2);
+                    self.world.at(due, SimEvent::Rollback { server });
+                }
+                able
             }
             other => unreachable!("{other:?} is no fault of storage"),
         }
@@ -217,8 +228,7 @@ impl Cluster {
     }
 
     /// Another shim process starts for the same storage; the old one may live on for a while.
-    fn replace_shim(&mut self, lives_on: bool) -> bool {
-        let server = self.world.random.index(self.servers.len());
+    pub(crate) fn replace_shim(&mut self, server: usize, lives_on: bool) -> bool {
         let old = self.servers[server].current;
         let new = self.other_slot(old);
         let settled = self.backends[old - self.slots_first].is_settled();

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use linearize::{ModelState, ModelWindow};
 use wire::resp::{Command, reply};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 enum Datum {
     Text(Vec<u8>),
     List(VecDeque<Vec<u8>>),
     Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Stored {
     datum: Datum,
     expires_ms: Option<u64>,
@@ -27,13 +28,13 @@ pub(crate) enum Effect {
 }
 
 /// What has changed, whoever did it and whether anybody is told.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
     pub(crate) all: bool,
     pub(crate) keys: Vec<Vec<u8>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Data {
     stored: BTreeMap<Vec<u8>, Stored>,
     changes: Changes,
@@ -90,6 +91,26 @@ impl Data {
     pub(crate) fn take_changes(&mut self) -> Option<Changes> {
         let changes = std::mem::take(&mut self.changes);
         (changes.all || !changes.keys.is_empty()).then_some(changes)
+    }
+
+    /// Becomes what it was, less what has expired since; says which keys differ.
+    pub(crate) fn restore(&mut self, now_ms: u64, mut earlier: Data) -> Changes {
+        earlier.sweep(now_ms);
+        let now = std::mem::replace(&mut self.stored, earlier.stored);
+        let differs = |key: &&Vec<u8>| now.get(*key) != self.stored.get(*key);
+        let mut keys: Vec<Vec<u8>> = now.keys().chain(self.stored.keys()).filter(differs).cloned().collect();
+        keys.sort();
+        keys.dedup();
+        Changes { all: false, keys }
+    }
+
+    /// A key as a checker imagines it: `expires` says when it will be gone. `None`: there is none.
+    pub(crate) fn imagined(&self, key: &[u8], expires: Option<ModelWindow>) -> Option<ModelState> {
+        Some(match self.stored.get(key)?.datum.clone() {
+            Datum::Text(text) => ModelState::Text { value: Some(text), expires },
+            Datum::List(list) => ModelState::List(list),
+            Datum::Hash(hash) => ModelState::Hash(hash),
+        })
     }
 
     /// When a key will be gone, in milliseconds of the server's clock.

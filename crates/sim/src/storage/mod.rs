@@ -8,6 +8,7 @@ pub(crate) mod site;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use linearize::{ModelState, ModelWindow};
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
 use protocol::storage::redis::{FenceName, LeaseRecord, MarkedPart, Redis, RedisSettings};
@@ -22,6 +23,8 @@ use links::Links;
 use redis::RedisServer;
 use site::{Habits, Site, WireEvent};
 
+/// A server's clock counts whole milliseconds.
+const CLOCK_US: u64 = 2_000;
 /// The longest that a shim waits before it dials again, and what the dialogue takes: microseconds.
 pub(crate) const RECONNECT: u64 = 1_500_000;
 /// Connections of a process, places of processes: where their numbers begin among the bits of a connection's.
@@ -44,6 +47,10 @@ pub(crate) struct Server {
     pub(crate) executed: Executed,
     /// Writes carried out although their shim had given them up.
     pub(crate) late_writes: u64,
+    /// What it will come back with, if it is about to lose what has been written since.
+    pub(crate) earlier: Option<Data>,
+    /// When it did so, and until when copies may show what it had.
+    pub(crate) rollbacks: Vec<(u64, u64)>,
 }
 
 /// One shim process's machine for its storage.
@@ -74,6 +81,8 @@ impl Server {
             obeyed: slot,
             executed: Executed::new(),
             late_writes: 0,
+            earlier: None,
+            rollbacks: Vec::new(),
         }
     }
 
@@ -83,6 +92,17 @@ impl Server {
 
     pub(crate) fn data(&mut self) -> &mut Data {
         &mut self.site.server.data
+    }
+
+    /// What it has now it will have again.
+    pub(crate) fn keep(&mut self) {
+        self.earlier = Some(self.site.server.data.clone());
+    }
+
+    /// A key as a checker imagines it, if there is one.
+    pub(crate) fn imagined(&self, key: &[u8]) -> Option<ModelState> {
+        let window = |at: u64| ModelWindow { earliest: at.saturating_sub(CLOCK_US), latest: at + CLOCK_US };
+        self.site.server.data.imagined(key, self.expires_at(key).map(window))
     }
 
     /// When a key of it expires, in virtual time.
