@@ -8,10 +8,11 @@ use super::{ByteSize, Config};
 const PAGE: &str = "docs/operating/settings.md";
 
 /// Tables that name files, with what they cannot do without.
-const TLS: [(&str, &str); 4] = [
+const TLS: [(&str, &str); 5] = [
     ("[tls.clients]", "certificate_file = \"x\"\nkey_file = \"x\"\n"),
     ("[tls.storage]", "ca_file = \"x\"\n"),
     ("[tls.store]", "ca_file = \"x\"\n"),
+    ("[tls.http]", "certificate_file = \"x\"\nkey_file = \"x\"\nca_file = \"x\"\n"),
     ("[tls.peers]", "certificate_file = \"x\"\nkey_file = \"x\"\nca_file = \"x\"\n"),
 ];
 

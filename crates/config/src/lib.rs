@@ -44,7 +44,7 @@ pub use sections::{
     SlowLogConfig,
 };
 pub use storage::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
-pub use tls::{ClientCertificates, ClientsTls, PeersTls, StorageTls, StoreTls, TlsConfig};
+pub use tls::{ClientCertificates, ClientsTls, HttpTls, PeersTls, StorageTls, StoreTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};
 pub use words::unreadable;
@@ -248,6 +248,12 @@ impl Config {
     }
 
     /// The member's address for metrics and health, if it has one.
+    /// Where something is asked of a controller or of an admin endpoint.
+    pub fn http_url(&self, listen: SocketAddr, path: &str) -> String {
+        let scheme = if self.tls.http.is_some() { "https" } else { "http" };
+        format!("{scheme}://{listen}{path}")
+    }
+
     pub fn admin(&self, id: &str) -> Option<SocketAddr> {
         match self.member(id)? {
             Member::Controller(_) => None,

@@ -1,4 +1,5 @@
-//! `[tls.clients]`, `[tls.storage]`, `[tls.peers]` and `[tls.store]`: which files secure which direction. Not what is in them.
+//! `[tls.clients]`, `[tls.storage]`, `[tls.peers]`, `[tls.store]` and `[tls.http]`: which files secure which direction. Not what
+//! is in them.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ pub struct TlsConfig {
     pub storage: Option<StorageTls>,
     pub peers: Option<PeersTls>,
     pub store: Option<StoreTls>,
+    pub http: Option<HttpTls>,
 }
 
 /// `[tls.clients]`: the front door.
@@ -71,6 +73,17 @@ pub struct StoreTls {
     pub key_file: Option<PathBuf>,
 }
 
+/// `[tls.http]`: whoever asks controllers and admin endpoints, members and this program among them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HttpTls {
+    /// For the addresses in `listen` of controllers and in `admin`, then those of the CAs between it and the root.
+    pub certificate_file: PathBuf,
+    pub key_file: PathBuf,
+    /// Who signs these certificates, for those who ask.
+    pub ca_file: PathBuf,
+}
+
 /// Whether clients show certificates of their own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -100,6 +113,9 @@ impl TlsConfig {
         }
         if let Some(peers) = &mut self.peers {
             files.extend([&mut peers.certificate_file, &mut peers.key_file, &mut peers.ca_file]);
+        }
+        if let Some(http) = &mut self.http {
+            files.extend([&mut http.certificate_file, &mut http.key_file, &mut http.ca_file]);
         }
         files.into_iter().for_each(|file| *file = directory.join(&*file));
     }

@@ -441,7 +441,7 @@ struct Use {
     remedy: Option<&'static str>,
 }
 
-const HTTP: &str = "";
+const HTTP: &str = "[tls.http], ";
 const PEERS: &str = "[tls.peers], ";
 const CLIENTS: &str = "listen_tls with [tls.clients], ";
 
@@ -449,9 +449,10 @@ fn uses(config: &Config) -> Vec<Use> {
     let tcp = Address::Tcp;
     let mut uses = Vec::new();
     let peers = config.tls.peers.is_none().then_some(PEERS);
+    let http = config.tls.http.is_none().then_some(HTTP);
     let mut add = |at: String, key, address, remedy| uses.push(Use { at, key, address, remedy });
     for controller in &config.controllers {
-        add(format!("[[controller]] {:?}", controller.id), "listen", tcp(controller.listen), Some(HTTP));
+        add(format!("[[controller]] {:?}", controller.id), "listen", tcp(controller.listen), http);
     }
     for node in &config.nodes {
         add(format!("[[node]] {:?}", node.id), "listen", node.listen.clone(), peers);
@@ -468,7 +469,7 @@ fn uses(config: &Config) -> Vec<Use> {
     // Members of one process may share an admin server, so these need not be unique among themselves.
     for (section, id) in members(config) {
         if let Some(admin) = config.admin(id) {
-            add(format!("[[{section}]] {id:?}"), "admin", tcp(admin), Some(HTTP));
+            add(format!("[[{section}]] {id:?}"), "admin", tcp(admin), http);
         }
     }
     uses

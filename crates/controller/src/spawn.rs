@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::Address;
 use config::{Config, Member};
-use runtime::admin::{self, HttpGuard};
+use runtime::admin::{self, HttpDoor, HttpGuard};
 use runtime::clock;
 use runtime::heartbeat::HeartbeatKey;
 use runtime::instance::{Instance, MapCell, StartError};
@@ -51,8 +51,8 @@ pub fn spawn(
     let key = HeartbeatKey::derive(config.secret());
     let large = Arc::new(Semaphore::new(LARGE_MAX));
     let api = HttpApi { service: Arc::new(Mutex::new(service)), key, large, clock: clock::now };
-    let guard = HttpGuard::new(config);
-    let server = admin::serve(id, listener, routes(api.clone()), guard, stop);
+    let (guard, tls) = (HttpGuard::new(config), certificates.http_acceptor().cloned());
+    let server = admin::serve(id, HttpDoor { listener, tls, guard }, routes(api.clone()), stop);
     let server = server.map_err(StartError::system(id, "cannot serve HTTP"))?;
 
     let (cell, stop) = (status.clone(), stop.clone());

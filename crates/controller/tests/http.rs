@@ -71,7 +71,8 @@ fn statuses_go_in_as_heartbeats_and_come_out_as_json() {
     let node = NodeStatus { id: "n0".to_owned(), statistics, ..NodeStatus::default() };
     let status = StatusCell::new(MemberStatus::Node(node));
     let pulse = Pulse { status: Some(status), maps: MapCell::default(), orders: Orders::default() };
-    let agents = heartbeat::start(&Arc::new(config), vec![pulse], None, &stop).unwrap();
+    let agents =
+        heartbeat::start(&Arc::new(config), &Certificates::default(), vec![pulse], None, &stop).unwrap();
 
     wait("the status of n0", || get(&format!("{url}/v1/status")).1["nodes"][0]["requests_total"] == 5);
     let status: ClusterStatus = serde_json::from_value(get(&format!("{url}/v1/status")).1).unwrap();

@@ -119,7 +119,13 @@ impl RunningMembers {
         let pulses: Vec<Pulse> =
             self.stages[..3].iter().flat_map(|stage| &stage.instances).map(Pulse::from).collect();
         if !pulses.is_empty() && !config.controllers.is_empty() {
-            self.threads.extend(heartbeat::start(config, pulses, Some(&reloader), &self.services)?);
+            self.threads.extend(heartbeat::start(
+                config,
+                certificates,
+                pulses,
+                Some(&reloader),
+                &self.services,
+            )?);
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use ureq::http::Response;
 use config::Config;
 use lab::terminal::BadInput;
 use runtime::admin::{COMMAND_HEADER, CommandToken};
+use runtime::tls::Asker;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A change is answered when all members concerned have made it, which may take as long as leases do.
@@ -26,9 +27,13 @@ const NOT_FOUND: u16 = 404;
 /// Flags of every command that asks a controller.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ControllerArguments {
-    /// The controller's address, for example http://127.0.0.1:7000
+    /// The controller's address, for example http://127.0.0.1:7000; https:// where it has [tls.http]
     #[arg(long, env = "DISTCACHE_CONTROLLER", value_name = "URL")]
     controller: String,
+
+    /// Who signs the certificate of the controller, for https://
+    #[arg(long, env = "DISTCACHE_CA_FILE", value_name = "FILE")]
+    ca_file: Option<PathBuf>,
 
     /// Print JSON
     #[arg(long)]
@@ -76,18 +81,32 @@ impl SecretArguments {
 
 impl CommandArguments {
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
-        self.controller.post(&self.secret.token()?, path, body)
+        self.controller()?.post(&self.secret.token()?, path, body)
+    }
+
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
+        self.controller()?.get(path, query)
+    }
+
+    /// The controller to ask; the configuration, if it is named, says who signs its certificate.
+    fn controller(&self) -> anyhow::Result<ControllerArguments> {
+        let mut controller = self.controller.clone();
+        if let (None, Some(file)) = (&controller.ca_file, &self.secret.config) {
+            controller.ca_file = Config::load_to_check(file, &[])?.tls.http.map(|http| http.ca_file);
+        }
+        Ok(controller)
     }
 }
 
 impl ControllerArguments {
-    pub(crate) fn of(listen: SocketAddr) -> ControllerArguments {
-        ControllerArguments { controller: format!("http://{listen}"), json: false }
+    pub(crate) fn of(config: &Config, listen: SocketAddr) -> ControllerArguments {
+        let ca_file = config.tls.http.as_ref().map(|http| http.ca_file.clone());
+        ControllerArguments { controller: config.http_url(listen, ""), ca_file, json: false }
     }
 
     /// Gets `path`, with `query` escaped.
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
-        let request = agent(TIMEOUT).get(format!("{}{path}", self.base()?));
+        let request = agent(TIMEOUT, self.asker()?.as_ref()).get(format!("{}{path}", self.base()?));
         let request = query.iter().fold(request, |request, (key, value)| request.query(key, value));
         self.answer(request.call())
     }
@@ -99,7 +118,7 @@ impl ControllerArguments {
         path: &str,
         body: &impl Serialize,
     ) -> anyhow::Result<T> {
-        let request = agent(CHANGE_TIMEOUT)
+        let request = agent(CHANGE_TIMEOUT, self.asker()?.as_ref())
             .post(format!("{}{path}", self.base()?))
             .header(COMMAND_HEADER, token.text());
         self.answer(request.send(serde_json::to_string(body)?))
@@ -107,14 +126,28 @@ impl ControllerArguments {
 
     fn base(&self) -> anyhow::Result<String> {
         let base = self.controller.trim_end_matches('/');
-        let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
-        if !base.starts_with("http://") {
-            return Err(BadInput::of(format!(
-                "--controller {base}: write http://HOST:PORT; the controller does not speak TLS in this release"
-            )));
+        let scheme = if self.ca_file.is_some() { "https" } else { "http" };
+        let base = if base.contains("://") { base.to_owned() } else { format!("{scheme}://{base}") };
+        match (base.split_once("://"), &self.ca_file) {
+            (Some(("http", place)), _) | (Some(("https", place)), Some(_)) => self.check_place(place)?,
+            (Some(("https", _)), None) => {
+                return Err(BadInput::of(format!(
+                    "--controller {base}: --ca-file FILE is missing, the ca_file of [tls.http]"
+                )));
+            }
+            _ => {
+                return Err(BadInput::of(format!(
+                    "--controller {base}: write http://HOST:PORT, or https://HOST:PORT where the controller has [tls.http]"
+                )));
+            }
         }
-        self.check_place(base.trim_start_matches("http://"))?;
         Ok(base)
+    }
+
+    /// What https:// is asked with.
+    fn asker(&self) -> anyhow::Result<Option<Asker>> {
+        let asker = self.ca_file.as_ref().map(|file| Asker::trusting(file));
+        asker.transpose().map_err(|what| BadInput::of(what.replace("[tls.http] ca_file", "--ca-file")))
     }
 
     /// HOST:PORT, without a path.
@@ -141,10 +174,15 @@ impl ControllerArguments {
             if matches!(error, ureq::Error::BadUri(_) | ureq::Error::Http(_)) {
                 return BadInput::of(format!("--controller {base}: this is no URL; write http://HOST:PORT"));
             }
-            let wrong_kind = matches!(error, ureq::Error::Protocol(_));
-            let advice = match wrong_kind {
-                true => "what listens there is no controller; give the address of [[controller]] listen",
-                false => "is the controller running there?",
+            let advice = match &error {
+                ureq::Error::Protocol(_) => {
+                    "what listens there is no controller; give the address of [[controller]] listen"
+                }
+                error if is_tls(error) => {
+                    "--ca-file is who signs its certificate, which is for the address it is asked by; without [tls.http] write \
+                     http://"
+                }
+                _ => "is the controller running there?",
             };
             anyhow::anyhow!("--controller {base}: no answer ({}); {advice}", reason(&error))
         })?;
@@ -179,6 +217,15 @@ fn stranger(base: &str) -> anyhow::Error {
     )
 }
 
+/// Whether the two ends do not come to speak TLS with each other.
+fn is_tls(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => true,
+        ureq::Error::Io(error) => error.kind() == io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
 /// Why there was no answer, in words of the system.
 fn reason(error: &ureq::Error) -> String {
     match error {
@@ -192,7 +239,11 @@ fn reason(error: &ureq::Error) -> String {
     }
 }
 
-pub(super) fn agent(timeout: Duration) -> ureq::Agent {
+pub(super) fn agent(timeout: Duration, tls: Option<&Asker>) -> ureq::Agent {
     let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
+    let config = match tls {
+        Some(tls) => config.tls_config(tls.config()),
+        None => config,
+    };
     ureq::Agent::new_with_config(config.proxy(None).build())
 }

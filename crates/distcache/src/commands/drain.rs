@@ -71,7 +71,7 @@ fn wait(arguments: &DrainArguments, id: &str, deadline: Instant) -> anyhow::Resu
     let request = Drain { node: id.to_owned(), drained: !arguments.undo };
     loop {
         let map: MapView = arguments.command.post(DRAIN_PATH, &request)?;
-        let status: ClusterStatus = arguments.command.controller.get("/v1/status", &[])?;
+        let status: ClusterStatus = arguments.command.get("/v1/status", &[])?;
         let outcome = outcome(id, &map, &status);
         match outcome {
             Some((outcome, true)) if outcome.drained != arguments.undo => return Ok(outcome),

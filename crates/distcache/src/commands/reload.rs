@@ -32,7 +32,8 @@ pub(crate) fn on_hangup(config: &Arc<Config>, ids: &[&str]) -> std::io::Result<S
     let started = Started::default();
     let reloader = Arc::clone(&started);
     let here = config.controllers.iter().filter(|controller| ids.contains(&controller.id.as_str()));
-    let controllers: Vec<_> = here.map(|controller| ControllerArguments::of(controller.listen)).collect();
+    let controllers: Vec<_> =
+        here.map(|controller| ControllerArguments::of(config, controller.listen)).collect();
     let token = CommandToken::derive(config.secret());
     stop::on_hangup(move || {
         tracing::info!("SIGHUP: reading certificates and configuration again");

@@ -100,7 +100,8 @@ impl Client {
         // Whoever has the cluster's secret has the data.
         let owner = UserSource::Given(Arc::default());
         let mut engine = Engine::new(config, id, owner, false).map_err(ConnectError::Map)?;
-        engine.secure(&Certificates::load(config)?);
+        let certificates = Certificates::load(config)?;
+        engine.secure(&certificates);
         engine.dial(&mut io, config);
         let stop = Stop::new();
         let (connected, answer) = std::sync::mpsc::sync_channel(1);
@@ -116,7 +117,7 @@ impl Client {
         let thread = thread.map_err(ConnectError::System)?;
         // Maps come from the controllers; without one the configuration's map holds.
         let pulse = Pulse { status: None, maps, orders: Orders::default() };
-        let followers = heartbeat::start(&config, vec![pulse], None, &stop);
+        let followers = heartbeat::start(&config, &certificates, vec![pulse], None, &stop);
         let mut threads = followers.map_err(ConnectError::System)?;
         threads.push(thread);
         let client = Client { shared: Arc::new(Shared { queue, stop, threads: Mutex::new(threads) }) };

@@ -54,11 +54,17 @@ pub struct HttpGuard {
     token: CommandToken,
     /// Names by which this machine is asked, besides `localhost` and addresses.
     names: Vec<String>,
+    /// Nobody on the way hears the token.
+    secured: bool,
 }
 
 impl HttpGuard {
     pub fn new(config: &Config) -> HttpGuard {
-        HttpGuard { token: CommandToken::derive(config.secret()), names: config.security.http_hosts.clone() }
+        HttpGuard {
+            token: CommandToken::derive(config.secret()),
+            names: config.security.http_hosts.clone(),
+            secured: config.tls.http.is_some(),
+        }
     }
 
     /// Why a request is refused, if it is.
@@ -79,8 +85,10 @@ impl HttpGuard {
         if reads {
             return None;
         }
-        if !from.ip().is_loopback() {
-            return Some("only taken from this machine; run this command there".to_owned());
+        if !(self.secured || from.ip().is_loopback()) {
+            return Some(
+                "only taken from this machine without [tls.http]; run this command there".to_owned(),
+            );
         }
         let token = headers.get(COMMAND_HEADER).and_then(|value| value.to_str().ok());
         (!token.is_some_and(|token| self.token.is(token))).then(|| {
@@ -168,6 +176,16 @@ mod tests {
         };
         assert_eq!(post(HERE, &token), None);
         assert!(post("10.0.0.1:5", &token).is_some_and(|what| what.contains("only taken from this machine")));
+        let secured = HttpGuard { secured: true, ..guard() };
+        let post_over_tls = |token: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("host", "10.0.0.9:7000".parse().expect("a value"));
+            headers.insert(COMMAND_HEADER, token.parse().expect("a value"));
+            let from = "10.0.0.1:5".parse().expect("an address");
+            secured.refusal(&Method::POST, "/v1/drain", from, &headers)
+        };
+        assert_eq!(post_over_tls(&token), None);
+        assert!(post_over_tls("1").is_some_and(|what| what.contains("takes the cluster's secret")));
         let other = CommandToken::derive(&Secret([2; 16])).text();
         for wrong in ["1", "", &token[..62], &format!("{token}00"), &other, &"z".repeat(64)] {
             assert!(

@@ -4,7 +4,7 @@ mod guard;
 mod serve;
 
 pub use guard::{COMMAND_HEADER, CommandToken, HttpGuard};
-pub use serve::{BODY_BYTES_MAX, Proven, serve};
+pub use serve::{BODY_BYTES_MAX, HttpDoor, Proven, serve};
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -27,8 +27,8 @@ use crate::tls::Certificates;
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
 pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::Result<JoinHandle<()>> {
-    let guard = process.guard.clone();
-    serve("admin", listener, routes(process), guard, stop)
+    let (guard, tls) = (process.guard.clone(), process.certificates.http_acceptor().cloned());
+    serve("admin", HttpDoor { listener, tls, guard }, routes(process), stop)
 }
 
 /// Connections that the kernel keeps until they are accepted.

@@ -19,15 +19,19 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::guard::{HttpGuard, check};
 use crate::stop::Stop;
 use crate::threads;
+use crate::tls::{Acceptor, explain};
 
 /// How long requests that run when the stop comes may go on.
 const DRAIN: Duration = Duration::from_millis(500);
@@ -44,6 +48,11 @@ const DESCRIPTORS_PART: u64 = 8;
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// The body of a request that has proven nothing.
 pub const BODY_BYTES_MAX: usize = 64 << 10;
+/// The first byte of whoever speaks TLS.
+const HANDSHAKE: u8 = 22;
+/// What those are told who do not.
+const PLAIN: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: 65\r\n\
+    Connection: close\r\n\r\n{\"error\":\"this endpoint speaks TLS ([tls.http]): write https://\"}";
 /// How long nobody is accepted where there are no descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -61,14 +70,21 @@ impl Proven {
     }
 }
 
-/// Serves `router` on a non-blocking `listener` until `stop`, on a thread called `name`.
-pub fn serve(
-    name: &str,
-    listener: TcpListener,
-    router: Router,
-    guard: HttpGuard,
-    stop: &Stop,
-) -> io::Result<JoinHandle<()>> {
+/// Where an HTTP server is asked, and by whom.
+pub struct HttpDoor {
+    /// Non-blocking.
+    pub listener: TcpListener,
+    /// Secures what is accepted: HTTPS.
+    pub tls: Option<Acceptor>,
+    pub guard: HttpGuard,
+}
+
+/// Serves `router` at `door` until `stop`, on a thread called `name`.
+///
+/// # Errors
+/// The system refuses a thread, or what it needs.
+pub fn serve(name: &str, door: HttpDoor, router: Router, stop: &Stop) -> io::Result<JoinHandle<()>> {
+    let HttpDoor { listener, tls, guard } = door;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let stopped = Arc::new(Notify::new());
     let wake = Arc::clone(&stopped);
@@ -81,7 +97,8 @@ pub fn serve(
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(guard), check))
         .layer(from_fn(in_time));
-    threads::spawn(name, move || runtime.block_on(accept(&listener, &router, &stopped)))
+    let open = OpenConnections::new(tls);
+    threads::spawn(name, move || runtime.block_on(accept(&listener, &router, open, &stopped)))
 }
 
 async fn in_time(request: axum::extract::Request, next: Next) -> Response {
@@ -89,9 +106,13 @@ async fn in_time(request: axum::extract::Request, next: Next) -> Response {
     answer.unwrap_or_else(|_| StatusCode::REQUEST_TIMEOUT.into_response())
 }
 
-async fn accept(listener: &tokio::net::TcpListener, router: &Router, stopped: &Notify) {
+async fn accept(
+    listener: &tokio::net::TcpListener,
+    router: &Router,
+    mut open: OpenConnections,
+    stopped: &Notify,
+) {
     let graceful = GracefulShutdown::new();
-    let mut open = OpenConnections::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -114,6 +135,39 @@ async fn accept(listener: &tokio::net::TcpListener, router: &Router, stopped: &N
     let _ = tokio::time::timeout(DRAIN, graceful.shutdown()).await;
 }
 
+/// Secures a connection. None: the other end is too slow, or cannot; whoever speaks plain HTTP is told.
+async fn secured(stream: TcpStream, from: SocketAddr, tls: &Acceptor) -> Option<TlsStream<TcpStream>> {
+    let reason = match tokio::time::timeout(HEAD_MAX, handshake(stream, tls)).await {
+        Ok(Ok(stream)) => {
+            tls.tally().succeeded();
+            return Some(stream);
+        }
+        Ok(Err(error)) => match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(error) => explain(error, true),
+            None => error.to_string(),
+        },
+        Err(_) => "it takes too long".to_owned(),
+    };
+    tls.tally().failed();
+    if tls.tally().tells() {
+        tracing::warn!(%from, "no TLS at an HTTP endpoint: {reason}");
+    }
+    None
+}
+
+async fn handshake(mut stream: TcpStream, tls: &Acceptor) -> io::Result<TlsStream<TcpStream>> {
+    let mut first = [HANDSHAKE];
+    stream.peek(&mut first).await?;
+    if first == [HANDSHAKE] {
+        return TlsAcceptor::from(tls.config()?).accept(stream).await;
+    }
+    stream.write_all(PLAIN).await?;
+    stream.shutdown().await?;
+    // What was sent has to be read, or the other end hears of nothing but that it was not.
+    tokio::io::copy(&mut stream.take(HEAD_BYTES_MAX as u64), &mut tokio::io::sink()).await?;
+    Err(io::Error::other("the other end does not speak TLS"))
+}
+
 /// What is served, with who asks.
 struct Introduced {
     inner: TowerToHyperService<Router>,
@@ -134,17 +188,33 @@ impl Service<Request<Incoming>> for Introduced {
     }
 }
 
+impl Introduced {
+    /// Answers over one connection until it has ended, or lasts too long.
+    async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, watcher: Watcher) {
+        let proven = self.proven.clone();
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), self);
+        let mut connection = pin!(watcher.watch(connection));
+        // A client that goes, or is too slow, is no news.
+        while tokio::time::timeout(LIFE_MAX, &mut connection).await.is_err() && proven.is_set() {}
+    }
+}
+
 /// Connections in the order in which they came.
 struct OpenConnections {
     most: usize,
+    tls: Option<Acceptor>,
     open: VecDeque<(Proven, AbortHandle)>,
 }
 
 impl OpenConnections {
-    fn new() -> OpenConnections {
+    fn new(tls: Option<Acceptor>) -> OpenConnections {
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
         let part = descriptors.map_or(u64::MAX, |most| most / DESCRIPTORS_PART);
-        OpenConnections { most: CONNECTIONS_MAX.min(part as usize).max(1), open: VecDeque::new() }
+        OpenConnections { most: CONNECTIONS_MAX.min(part as usize).max(1), tls, open: VecDeque::new() }
     }
 
     fn take(&mut self, stream: TcpStream, from: SocketAddr, router: &Router, graceful: &GracefulShutdown) {
@@ -155,17 +225,16 @@ impl OpenConnections {
         let proven = Proven::default();
         let inner = TowerToHyperService::new(router.clone());
         let service = Introduced { inner, from, proven: proven.clone() };
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEAD_MAX)
-            .max_buf_size(HEAD_BYTES_MAX)
-            .serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
-        let is_proven = proven.clone();
+        let (watcher, tls) = (graceful.watcher(), self.tls.clone());
         let task = tokio::spawn(async move {
-            let mut connection = pin!(connection);
-            // A client that goes, or is too slow, is no news.
-            while tokio::time::timeout(LIFE_MAX, &mut connection).await.is_err() && is_proven.is_set() {}
+            match tls {
+                None => service.answer(stream, watcher).await,
+                Some(tls) => {
+                    if let Some(stream) = secured(stream, from, &tls).await {
+                        service.answer(stream, watcher).await;
+                    }
+                }
+            }
         });
         self.open.push_back((proven, task.abort_handle()));
     }

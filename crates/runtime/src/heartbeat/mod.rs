@@ -22,6 +22,7 @@ use std::time::Duration;
 use crate::reload::Reloader;
 use crate::stop::Stop;
 use crate::threads;
+use crate::tls::{Asker, Certificates};
 use config::Config;
 use follower::MapFollower;
 use runner::Runner;
@@ -41,6 +42,7 @@ const REPLY_BYTES_MAX: u64 = 32 << 20;
 /// The system refuses a thread.
 pub fn start(
     config: &Arc<Config>,
+    certificates: &Certificates,
     members: Vec<Pulse>,
     reloader: Option<&Arc<Reloader>>,
     stop: &Stop,
@@ -52,6 +54,7 @@ pub fn start(
     agents
         .map(|(controller, runner)| {
             let mut agent = HeartbeatAgent::new(config, controller, Arc::clone(&follower), runner);
+            agent.tls = certificates.http_asker().cloned();
             let stop = stop.clone();
             let name = format!("heartbeat-{controller}");
             threads::spawn(&name, move || {
@@ -74,6 +77,7 @@ struct HeartbeatAgent {
     url: String,
     key: HeartbeatKey,
     http: ureq::Agent,
+    tls: Option<Asker>,
     /// Names this agent's life, so that the controller can tell a replay from a restart.
     agent: u64,
     sequence: u64,
@@ -96,9 +100,10 @@ impl HeartbeatAgent {
         HeartbeatAgent {
             follower,
             controller,
-            url: format!("http://{}{PATH}", config.controllers[controller].listen),
+            url: config.http_url(config.controllers[controller].listen, PATH),
             key: HeartbeatKey::derive(config.secret()),
             http: ureq::Agent::new_with_config(http),
+            tls: None,
             agent: rand::random(),
             sequence: 0,
             runner,
@@ -135,7 +140,11 @@ impl HeartbeatAgent {
         let body = serde_json::to_vec(heartbeat).map_err(|error| error.to_string())?;
         let mac = self.key.of_request(&body);
         let length_mac = self.key.of_length(body.len());
-        let request = self.http.post(url).header(MAC_HEADER, &mac).header(LENGTH_MAC_HEADER, &length_mac);
+        let request = match &self.tls {
+            Some(tls) => self.http.post(url).config().tls_config(tls.config()).build(),
+            None => self.http.post(url),
+        };
+        let request = request.header(MAC_HEADER, &mac).header(LENGTH_MAC_HEADER, &length_mac);
         let mut reply = request.send(&body[..]).map_err(|error| format!("{url}: {error}"))?;
         let reply_mac =
             reply.headers().get(MAC_HEADER).and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
-use rustls::{ClientConnection, Connection, ServerConnection};
+use rustls::{ClientConnection, Connection, ServerConfig, ServerConnection};
 
 use super::table::{Ends, Files, Table};
 use super::tally::HandshakeTally;
@@ -21,8 +21,12 @@ impl Acceptor {
     }
 
     pub(crate) fn session(&self) -> io::Result<Connection> {
-        let config = self.0.server().ok_or(io::ErrorKind::Unsupported)?;
-        ServerConnection::new(config).map(Connection::Server).map_err(io::Error::other)
+        ServerConnection::new(self.config()?).map(Connection::Server).map_err(io::Error::other)
+    }
+
+    /// What an accepted connection is secured with.
+    pub(crate) fn config(&self) -> io::Result<Arc<ServerConfig>> {
+        self.0.server().ok_or(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -39,6 +43,15 @@ pub struct Dialer {
 pub struct Asker(pub(super) Arc<Table>);
 
 impl Asker {
+    /// Asks servers whose certificates are signed by those in the file.
+    ///
+    /// # Errors
+    /// What is wrong with the file, in one line.
+    pub fn trusting(ca_file: &Path) -> Result<Asker, String> {
+        let files = Files::toward(ca_file, &None, &None);
+        Ok(Asker(Arc::new(Table::load("http", files, Ends::Asking)?)))
+    }
+
     /// What a request takes along.
     pub fn config(&self) -> ureq::tls::TlsConfig {
         self.0.asking().unwrap_or_default()

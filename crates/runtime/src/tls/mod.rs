@@ -26,6 +26,7 @@ pub struct Certificates {
     storage: Option<Dialer>,
     peers: Option<(Acceptor, Dialer)>,
     store: Option<Asker>,
+    http: Option<(Acceptor, Asker)>,
     tables: Vec<Arc<Table>>,
 }
 
@@ -68,6 +69,15 @@ impl Certificates {
             let files = Files::toward(&store.ca_file, &store.certificate_file, &store.key_file);
             loaded.store = Some(Asker(loaded.add("store", files, Ends::Asking)?));
         }
+        if let Some(http) = &config.http {
+            let files = Files {
+                certificate: Some((http.certificate_file.clone(), http.key_file.clone())),
+                ca: Some(http.ca_file.clone()),
+                demanded: ClientCertificates::None,
+            };
+            let table = loaded.add("http", files, Ends::Web)?;
+            loaded.http = Some((Acceptor(Arc::clone(&table)), Asker(table)));
+        }
         Ok(loaded)
     }
 
@@ -90,6 +100,16 @@ impl Certificates {
     /// Toward the store of controllers.
     pub fn store(&self) -> Option<&Asker> {
         self.store.as_ref()
+    }
+
+    /// For controllers and admin endpoints, by who answers.
+    pub fn http_acceptor(&self) -> Option<&Acceptor> {
+        self.http.as_ref().map(|(acceptor, _)| acceptor)
+    }
+
+    /// For controllers and admin endpoints, by who asks.
+    pub fn http_asker(&self) -> Option<&Asker> {
+        self.http.as_ref().map(|(_, asker)| asker)
     }
 
     /// For links between members, by who accepts them.

@@ -39,6 +39,8 @@ pub(super) enum Ends {
     Both,
     /// Asking over HTTPS, for which the client makes its connections itself.
     Asking,
+    /// Answering and asking over HTTPS.
+    Web,
 }
 
 #[derive(Debug)]
@@ -91,13 +93,13 @@ impl Table {
         };
         let not_after_s = chain.as_ref().map(|chain| chain.not_after_s);
         let mut configs = Configs::default();
-        if matches!(self.ends, Ends::Accepting | Ends::Both) {
+        if matches!(self.ends, Ends::Accepting | Ends::Both | Ends::Web) {
             configs.server = Some(Arc::new(self.server_config(chain.as_ref())?));
         }
         if self.ends != Ends::Accepting {
             configs.client = Some(Arc::new(self.client_config(chain.as_ref())?));
         }
-        if self.ends == Ends::Asking {
+        if matches!(self.ends, Ends::Asking | Ends::Web) {
             configs.asking = Some(self.asking_config(chain.as_ref())?);
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = configs;

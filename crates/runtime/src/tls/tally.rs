@@ -12,6 +12,8 @@ pub(crate) struct HandshakeTally {
     reloads: AtomicU64,
     reloads_failed: AtomicU64,
     not_after_s: AtomicI64,
+    /// When a failure was told last.
+    told_s: AtomicI64,
 }
 
 /// One `[tls]` table at one moment.
@@ -37,6 +39,7 @@ impl HandshakeTally {
             reloads: AtomicU64::new(0),
             reloads_failed: AtomicU64::new(0),
             not_after_s: AtomicI64::new(NO_CERTIFICATE),
+            told_s: AtomicI64::new(0),
         }
     }
 
@@ -50,6 +53,12 @@ impl HandshakeTally {
 
     pub(crate) fn failed(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether a failure may be told: one a second may.
+    pub(crate) fn tells(&self) -> bool {
+        let now_s = now_s();
+        self.told_s.swap(now_s, Ordering::Relaxed) != now_s
     }
 
     pub(super) fn reloaded(&self, well: bool) {

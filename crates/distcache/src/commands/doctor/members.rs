@@ -21,15 +21,15 @@ pub(super) fn check(
     patience: Duration,
     findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
-    let agent = agent(patience);
+    let agent = agent(patience, certificates.http_asker());
     for controller in &config.controllers {
-        check_controller(&agent, &controller.id, &format!("http://{}", controller.listen), findings);
+        check_controller(&agent, &controller.id, &config.http_url(controller.listen, ""), findings);
     }
     check_links(config, certificates.peers_dialer(), patience, findings)?;
     check_doors(config, patience, findings)?;
     for id in config.member_ids() {
         if let Some(admin) = config.admin(id) {
-            check_ready(&agent, id, &format!("http://{admin}/ready?strict"), findings);
+            check_ready(&agent, id, &config.http_url(admin, "/ready?strict"), findings);
         }
     }
     Ok(())

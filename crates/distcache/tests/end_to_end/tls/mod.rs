@@ -5,6 +5,7 @@ mod authority;
 mod client;
 mod front;
 mod groups;
+mod http;
 mod members;
 mod reload;
 
