@@ -17,6 +17,8 @@ use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement, Disa
 use wire::header::PROTOCOL_VERSION;
 use wire::{NodeId, Peer, RouterId, ShimId};
 
+use crate::tls::VouchedRoles;
+
 const MAGIC: [u8; 4] = *b"DCLK";
 const PREFIX_BYTES: usize = 8;
 /// The longest refusal that is read or sent: what an unproven peer may make us hold.
@@ -85,6 +87,11 @@ pub enum PeerRefusal {
     Disagreement { own: Name, found: Name, difference: Disagreement },
     #[error("{found} answers where {expected} was expected; check the addresses in the configuration")]
     Identity { expected: Name, found: Name },
+    #[error(
+        "{found} shows a certificate that vouches for {vouched} alone, by its distcache: names; give it one of its own role, or \
+         one without such names"
+    )]
+    Role { found: Name, vouched: VouchedRoles },
     #[error("{0} is connected already from another process; every router needs an id of its own")]
     Duplicate(Name),
     #[error("the other end says: {0}")]

@@ -19,6 +19,7 @@ use sha2::Sha256;
 use wire::Peer;
 
 use crate::peers::frame::{Name, PROOF_BYTES, PeerFrame, PeerHello, PeerRefusal, take, write_proof};
+use crate::tls::VouchedRoles;
 use config::Secret;
 
 /// The key of proofs, derived from the cluster's secret so that a proof says nothing about placement.
@@ -65,6 +66,8 @@ pub struct Handshake {
     /// The answering side takes channel and attempt from the other's hello.
     own: PeerHello,
     expected: Option<Peer>,
+    /// What the other end's certificate says that it may be.
+    vouched: VouchedRoles,
     theirs: Option<PeerHello>,
 }
 
@@ -72,11 +75,23 @@ impl Handshake {
     /// Dials `expected`, whose hello must say so; the own hello goes to `out`.
     pub fn dial(key: &LinkKey, own: PeerHello, expected: Peer, out: &mut Vec<u8>) -> Handshake {
         out.extend_from_slice(&own.frame());
-        Handshake { key: key.clone(), side: Side::Dialling, own, expected: Some(expected), theirs: None }
+        Handshake { side: Side::Dialling, expected: Some(expected), ..Handshake::answer(key, own) }
     }
 
     pub fn answer(key: &LinkKey, own: PeerHello) -> Handshake {
-        Handshake { key: key.clone(), side: Side::Answering, own, expected: None, theirs: None }
+        Handshake {
+            key: key.clone(),
+            side: Side::Answering,
+            own,
+            expected: None,
+            vouched: VouchedRoles::ALL,
+            theirs: None,
+        }
+    }
+
+    /// Says what the other end's certificate vouches for, before anything of it is read.
+    pub fn vouch(&mut self, vouched: VouchedRoles) {
+        self.vouched = vouched;
     }
 
     /// Steps over what has come. The other end's hello once it has proven the secret; what follows in `bytes`
@@ -122,6 +137,9 @@ impl Handshake {
 
     /// Only of who has proven the secret it is worth telling in what he differs.
     fn agree(&self, theirs: &PeerHello) -> Result<(), PeerRefusal> {
+        if !self.vouched.allow(theirs.peer) {
+            return Err(PeerRefusal::Role { found: Name(theirs.peer), vouched: self.vouched });
+        }
         match self.own.agreement.difference(&theirs.agreement) {
             None => Ok(()),
             Some(difference) => Err(PeerRefusal::Disagreement {
@@ -161,7 +179,8 @@ impl Handshake {
 #[cfg(test)]
 mod tests {
     use super::{Handshake, LinkKey};
-    use crate::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
+    use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal, write_refusal};
+    use crate::tls::VouchedRoles;
     use bytes::Bytes;
     use config::Secret;
     use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
@@ -226,6 +245,28 @@ mod tests {
         let (_, dialled, answered) = shake(5, &mut answering(6, 2));
         assert_eq!(answered, Err(PeerRefusal::Proof));
         assert!(matches!(dialled, Err(PeerRefusal::ByOther(text)) if text.contains("secret")));
+    }
+
+    #[test]
+    fn who_shows_the_certificate_of_another_role_is_refused() {
+        let routers = VouchedRoles::named(["distcache:router"].into_iter());
+        let mut answer = answering(5, 2);
+        answer.vouch(routers);
+        let (_, dialled, answered) = shake(5, &mut answer);
+        let refusal = answered.unwrap_err();
+        assert_eq!(refusal, PeerRefusal::Role { found: Name(NODE), vouched: routers });
+        assert!(
+            matches!(dialled, Err(PeerRefusal::ByOther(told)) if told.contains("vouches for router alone"))
+        );
+        // Also who is dialled.
+        let mut first = Vec::new();
+        let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
+        dial.vouch(routers);
+        let mut answer = answering(5, 2);
+        let (_, reply) = step(&mut answer, &first);
+        let (_, proof) = step(&mut dial, &reply);
+        let (_, reply) = step(&mut answer, &proof);
+        assert_eq!(step(&mut dial, &reply).0, Err(PeerRefusal::Role { found: Name(SHIM), vouched: routers }));
     }
 
     #[test]

@@ -311,6 +311,7 @@ impl Peers {
 
     fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now: Time) {
         let Some((handshake, dialled)) = self.slots.handshake(connection) else { return };
+        handshake.vouch(io.vouched_roles(connection));
         let stepped = handshake.step(&mut bytes, io.out(connection));
         let admitted = match stepped {
             Ok(None) => return io.unread(connection, bytes),
@@ -381,9 +382,14 @@ impl Peers {
             None => (None, None),
         };
         // Only who has proven the secret is known to be who it says it is.
-        if let (Some(theirs), PeerRefusal::Disagreement { difference, .. }) = (theirs, refusal) {
+        let told = match refusal {
+            PeerRefusal::Disagreement { difference, .. } => Some(difference.to_string()),
+            PeerRefusal::Role { .. } => Some(refusal.to_string()),
+            _ => None,
+        };
+        if let (Some(theirs), Some(told)) = (theirs, told) {
             let position = self.position(theirs);
-            self.links[position].refuse(now, difference.to_string());
+            self.links[position].refuse(now, told);
         }
         frame::write_refusal(refusal, io.out(connection));
         io.close_flushed(connection);

@@ -17,7 +17,7 @@ use crate::reactor::input::{Input, keep};
 use crate::reactor::output::Spares;
 use crate::reactor::socket::{ListenerSocket, Stream};
 use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK, Waker};
-use crate::tls::{Acceptor, Dialer};
+use crate::tls::{Acceptor, Dialer, VouchedRoles};
 use config::Address;
 
 /// A client that does not take its last reply is dropped after this long.
@@ -321,6 +321,12 @@ impl Io {
             self.held_bytes = self.held_bytes - connection.counted_bytes + held;
             connection.counted_bytes = held;
         }
+    }
+
+    /// The roles that the other end's certificate vouches for.
+    pub(crate) fn vouched_roles(&self, id: ConnectionId) -> VouchedRoles {
+        let stream = self.connections.get(id).and_then(|connection| connection.stream.as_ref());
+        stream.map_or(VouchedRoles::ALL, Stream::vouched_roles)
     }
 
     /// Where the other end is; an unnamed Unix socket has an empty path.

@@ -12,7 +12,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::reactor::tls::TlsStream;
-use crate::tls::{Acceptor, Dialer};
+use crate::tls::{Acceptor, Dialer, VouchedRoles};
 use config::Address;
 
 /// Connections that the kernel holds until they are accepted: a reconnecting herd of clients must fit.
@@ -171,6 +171,14 @@ impl Stream {
             Stream::Tcp(stream) => stream.local_addr().ok(),
             Stream::Tls(stream) => stream.socket.local_addr().ok(),
             Stream::Unix(_) => None,
+        }
+    }
+
+    /// What the other end's certificate vouches for; without TLS nobody shows one.
+    pub(crate) fn vouched_roles(&self) -> VouchedRoles {
+        match self {
+            Stream::Tls(stream) => stream.vouched_roles(),
+            Stream::Tcp(_) | Stream::Unix(_) => VouchedRoles::ALL,
         }
     }
 

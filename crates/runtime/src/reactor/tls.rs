@@ -8,7 +8,7 @@ use mio::net::TcpStream;
 use rustls::Connection;
 
 use crate::reactor::socket::outcome;
-use crate::tls::{HandshakeTally, explain};
+use crate::tls::{HandshakeTally, VouchedRoles, explain};
 
 /// Ciphertext that the kernel has not taken holds back further encryption from here on.
 const PLAINTEXT_STEP_BYTES: usize = 64 << 10;
@@ -77,6 +77,12 @@ impl TlsStream {
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// What the other end's certificate vouches for; the session has verified it.
+    pub(crate) fn vouched_roles(&self) -> VouchedRoles {
+        let chain = self.session.peer_certificates().and_then(<[_]>::first);
+        chain.map_or(VouchedRoles::ALL, VouchedRoles::of)
     }
 
     pub(crate) fn count_failure(&self) -> &'static str {

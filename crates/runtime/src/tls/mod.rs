@@ -3,6 +3,7 @@
 mod ends;
 mod explain;
 mod files;
+mod roles;
 mod table;
 mod tally;
 mod validity;
@@ -13,6 +14,7 @@ use rustls::crypto::CryptoProvider;
 
 pub use ends::{Acceptor, Asker, Dialer};
 pub(crate) use explain::explain;
+pub use roles::VouchedRoles;
 pub(crate) use tally::HandshakeTally;
 pub use tally::TlsStatus;
 

@@ -4,7 +4,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType, IsCa, KeyPair, SanType,
+};
 
 /// What a certificate without a `CommonName` is called.
 pub(crate) const NAMELESS: &str = "nameless";
@@ -39,8 +41,15 @@ impl Authority {
     }
 
     pub(crate) fn sign_until(&self, name: &str, year: i32) {
+        self.sign_with(name, year, &[]);
+    }
+
+    /// As `sign_until`, with URIs among the names.
+    pub(crate) fn sign_with(&self, name: &str, year: i32, uris: &[&str]) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut parameters = CertificateParams::new(names).unwrap();
+        let uris = uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap()));
+        parameters.subject_alt_names.extend(uris);
         parameters.distinguished_name = DistinguishedName::new();
         if name != NAMELESS {
             parameters.distinguished_name.push(DnType::CommonName, name);

@@ -114,4 +114,21 @@ fn members_talk_mutual_tls_and_refuse_who_does_not() {
     cluster.kill("leaf-0");
     cluster.start("leaf-0");
     cluster.wait_linked();
+
+    // Certificates that name roles: a router's does not make a node.
+    authority.sign_with("member", 2099, &["distcache:router"]);
+    cluster.kill("leaf-0");
+    cluster.start("leaf-0");
+    let reason = "node 0 shows a certificate that vouches for router alone";
+    until("both ends say why", || {
+        let ends = ["leaf-0", "shim-0"].map(|id| cluster.process(id).log().contains(reason));
+        (ends == [true; 2]).then_some(())
+    });
+    cluster.fresh_status(|status| {
+        status["shims"][0]["links_refused"][0].as_str().is_some_and(|told| told.contains(reason))
+    });
+    authority.sign_with("member", 2099, &["distcache:node"]);
+    cluster.kill("leaf-0");
+    cluster.start("leaf-0");
+    cluster.wait_linked();
 }
