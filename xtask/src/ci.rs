@@ -104,7 +104,7 @@ fn steps() -> Vec<CiStep> {
         clippy(),
         own("tidy", "cargo xtask tidy", tidy::run),
         match answers(&["deny", "--version"]) {
-            true => by_cargo("deny", vec!["deny", "--offline", "check", "bans", "licenses", "sources"]),
+            true => by_cargo("deny", vec!["deny", "--locked", "check", "bans", "licenses", "sources"]),
             false => skip(
                 "deny",
                 "cargo deny check bans licenses sources",
