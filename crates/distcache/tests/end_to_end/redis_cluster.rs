@@ -2,6 +2,7 @@
 
 use wire::resp::Value;
 
+use crate::bounded::warm;
 use crate::cluster::{
     Client, Cluster, Layout, PRIMARIES, Program, RedisCluster, installed, shared, text, total, until,
 };
@@ -211,6 +212,38 @@ pub(crate) fn check_moves_over(storage: &RedisCluster, layout: Layout) {
     let hits = |status: &serde_json::Value| total(status, "nodes", "hits_total");
     let status = cluster.fresh_status(|status| hits(status) > 1000);
     assert!(total(&status, "shims", "invalidated_copies_total") > 50, "{status}");
+    // Keys that go to another server are nobody's writes.
+    assert_eq!(total(&status, "shims", "foreign_writes_total"), 0, "{status}");
+}
+
+/// Somebody writes to the servers of a Redis Cluster past DistCache.
+#[test]
+fn foreign_writers_are_noticed() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let storage = RedisCluster::start();
+    let cluster = Cluster::up(layout(&storage, 2));
+    let mut client = cluster.connect(0);
+    let connect = |key: &str| storage.servers[storage.owner(storage.slot(key))].connect();
+    let mut writers: Vec<(&str, Client)> = ["a", "b", "c", "d"].map(|key| (key, connect(key))).into();
+    for (key, direct) in &mut writers {
+        direct.call(&["CLIENT", "SETNAME", "importer"]);
+        for number in 0..10 {
+            let value = number.to_string();
+            warm(&cluster, &mut client, key);
+            assert_eq!(text(&direct.call(&["SET", key, &value])), "OK");
+            until("the value is read", || (text(&client.call(&["GET", key])) == value).then_some(()));
+        }
+    }
+    let seen = |status: &serde_json::Value| total(status, "shims", "foreign_writes_total");
+    let status = cluster.fresh_status(|status| seen(status) >= 20);
+    assert!(seen(&status) <= 40, "{status}");
+    let told = |shim: &serde_json::Value| {
+        shim["foreign_writers"].as_str().is_some_and(|told| told.contains("importer"))
+    };
+    cluster.fresh_status(|status| status["shims"].as_array().expect("shims").iter().any(told));
 }
 
 #[test]
@@ -239,6 +272,9 @@ pub(crate) fn check_failovers_over(storage: &RedisCluster, layout: Layout) {
     history.wait_for(2000, 100);
     let report = history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
+    let hits = |status: &serde_json::Value| total(status, "nodes", "hits_total");
+    let status = cluster.fresh_status(|status| hits(status) > 100);
+    assert_eq!(total(&status, "shims", "foreign_writes_total"), 0, "{status}");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::Shards;
 use super::fan::PartPlace;
 use super::redirect::{Redirect, redirect};
 use super::step::ShardsStep;
+use crate::shim::TRACKED;
 use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
 
@@ -45,6 +46,14 @@ pub(super) struct Unit {
 impl Unit {
     fn is_transaction(&self) -> bool {
         self.commands[0] == MULTI
+    }
+
+    /// The replies that say whether it was carried out: of a write and its reading back only the write's.
+    fn deciding<'a>(&self, replies: &'a [Bytes]) -> &'a [Bytes] {
+        match &self.commands[..] {
+            [write, tracked, _] if *write != TRACKED && *tracked == TRACKED => &replies[..1],
+            _ => replies,
+        }
     }
 
     /// ASKING holds for one command, or for a transaction.
@@ -164,7 +173,7 @@ impl Shards {
         let (slot, ticket) = (unit.slot, unit.ticket);
         self.landed(&unit);
         let replies = unit.replies(replies);
-        match redirect(&replies, unit.is_transaction(), server) {
+        match redirect(unit.deciding(&replies), unit.is_transaction(), server) {
             None => step.report(StorageEvent::Replies { ticket, replies }),
             Some(redirect) => {
                 unit.ask = None;

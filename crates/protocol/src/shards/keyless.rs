@@ -8,6 +8,7 @@ use core::net::SocketAddr;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use wire::resp::transaction::MULTI;
 use wire::resp::{Command, reply};
 
 use super::Shards;
@@ -80,7 +81,7 @@ impl Shards {
     /// A transaction runs on one server, so nothing in it may be about all of this shim's, or about other shims' keys.
     pub(super) fn refuse_wide(&self, step: &mut ShardsStep<'_>, store: &Store) -> bool {
         let several = self.members.len() > 1;
-        if !several && !self.shared || store.commands.len() == 1 {
+        if !several && !self.shared || store.commands[0] != MULTI {
             return false;
         }
         let is_wide = |command: &Command| {

@@ -29,6 +29,7 @@ use crate::placement::slot::{self, SLOTS};
 use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use fan::Fan;
+use feed::Reporters;
 use flight::{Asked, Disturbed, Flight, Unit};
 use step::ShardsStep;
 pub use tickets::unblocked;
@@ -157,8 +158,8 @@ pub struct Shards {
     disturbed: BTreeMap<u16, Disturbed>,
     /// Blocking commands that wait for a server.
     parked: VecDeque<Unit>,
-    /// The servers of the feed, if it is open or being opened.
-    reporting: Option<BTreeSet<SocketAddr>>,
+    reporting: Reporters,
+    reporting_reads: Reporters,
     watches: BTreeMap<u64, SocketAddr>,
     watch_last: u64,
     anchor: Option<SocketAddr>,
@@ -193,7 +194,8 @@ impl Shards {
             orders: 0,
             disturbed: BTreeMap::new(),
             parked: VecDeque::new(),
-            reporting: None,
+            reporting: Reporters::default(),
+            reporting_reads: Reporters::default(),
             watches: BTreeMap::new(),
             watch_last: 0,
             anchor: None,
@@ -240,10 +242,7 @@ impl Shards {
             (Lane::Watching { number, .. }, _) => self.watching(step, number, store),
             (Lane::Subscriber, _) => self.subscriber(step, store),
             (Lane::Feed, _) => self.feed(step, store),
-            // `tracks_reads` is not said of several servers.
-            (Lane::ReadFeed, _) => {
-                step.report(StorageEvent::Lost { ticket: store.ticket, sent: false });
-            }
+            (Lane::ReadFeed, _) => self.read_feed(step, store),
             (_, Reach::Slot(_)) if self.refuse_wide(step, &store) => {}
             (_, Reach::Slot(slot)) => {
                 let Store { ticket, lane, commands, .. } = store;

@@ -66,8 +66,10 @@ impl Shards {
             }
             StorageEvent::Changed(push) => self.changed(step, address, push),
             StorageEvent::FeedDown => self.feed_down(step, address),
-            // A single server says nothing of slots, and is not asked for a read feed.
-            StorageEvent::Moving(_) | StorageEvent::ReadChanged(_) | StorageEvent::ReadFeedDown => {}
+            StorageEvent::ReadChanged(push) => self.read_changed(step, address, push),
+            StorageEvent::ReadFeedDown => self.read_feed_down(step, address),
+            // A single server says nothing of slots.
+            StorageEvent::Moving(_) => {}
             StorageEvent::Large { ticket } => self.large(step, ticket),
             StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, bytes, last),
         }
@@ -184,7 +186,7 @@ impl Shards {
         }
         let earlier = self.take_earlier(step.now);
         step.report(StorageEvent::Up { incarnation: number, traits, earlier });
-        self.check_feed(step);
+        self.check_feeds(step);
         let slots = self.moving.keys().copied().collect();
         step.report(StorageEvent::Moving(slots));
     }
@@ -201,7 +203,7 @@ impl Shards {
             // Whatever is to be heard from every server.
             step.report(StorageEvent::Unsubscribed);
         }
-        self.check_feed(step);
+        self.check_feeds(step);
         if self.anchor.is_none_or(|anchor| !self.in_use.contains_key(&anchor)) {
             self.anchor = self.lowest();
             step.report(StorageEvent::Unsubscribed);
@@ -209,11 +211,12 @@ impl Shards {
     }
 
     fn take_members(&mut self) -> StorageTraits {
-        let mut traits = StorageTraits { many_servers: true, ..StorageTraits::default() };
+        let mut traits = StorageTraits { many_servers: true, tracks_reads: true, ..StorageTraits::default() };
         for server in self.in_use.keys() {
             if let Some((number, own)) = self.servers.get(server).and_then(|server| server.up) {
                 self.members.insert(*server, number);
                 traits.hash_field_expiry |= own.hash_field_expiry;
+                traits.tracks_reads &= own.tracks_reads;
             }
         }
         traits

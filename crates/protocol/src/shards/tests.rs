@@ -304,6 +304,76 @@ fn the_feed_is_open_while_every_server_in_use_reports() {
 }
 
 #[test]
+fn the_read_feed_is_open_while_every_server_in_use_reports() {
+    let mut world = World::new();
+    let ping = |world: &mut World, ticket: u64| {
+        let commands = std::iter::once(frame("PING")).collect();
+        world.step(Input::Store(Store { ticket, lane: Lane::ReadFeed, reach: Reach::Whole, commands }));
+    };
+    let changed = |world: &mut World, number: u16, key: &str| {
+        let push = Bytes::from(format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n"));
+        world.said.clear();
+        world.step(Input::Server { server: server(number), event: StorageEvent::ReadChanged(push) });
+        world.said.len()
+    };
+    let views = |world: &mut World| {
+        let asked = world.sent.iter().filter(|(_, _, commands)| commands[0] == "CLUSTER NODES").count();
+        world.sent.clear();
+        asked
+    };
+    assert_eq!(changed(&mut world, 1, "a"), 0, "nobody wants to know");
+    ping(&mut world, 1);
+    world.answer(1, &["+PONG"]);
+    assert_eq!(world.replies(), [told(1, "+PONG")]);
+    views(&mut world);
+    assert_eq!(changed(&mut world, 1, "a"), 1);
+    assert_eq!(views(&mut world), 1, "whether its slot moves");
+    world.now = Time(world.now.0 + 1);
+    assert_eq!(
+        (changed(&mut world, 1, "b"), views(&mut world)),
+        (1, 1),
+        "what was asked before may be too old"
+    );
+    world.seen(1, &[(1, "master", 1, &format!("0-16383 [{}->-x]", slot(b"a")))]);
+    world.now = Time(world.now.0 + 1);
+    assert_eq!((changed(&mut world, 1, "a"), views(&mut world)), (1, 0), "it is known to move");
+    world.seen(1, &[(1, "master", 1, "0-99"), (2, "master", 2, "100-16383")]);
+    // A server has come into use that does not report.
+    world.up(2, 22);
+    assert!(world.said.contains(&StorageEvent::ReadFeedDown));
+    assert_eq!(changed(&mut world, 1, "a"), 0);
+    world.sent.clear();
+    ping(&mut world, 2);
+    world.answer(1, &["+PONG"]);
+    assert_eq!(world.replies(), [], "both have to");
+    world.answer(2, &["+PONG"]);
+    assert_eq!(world.replies(), [told(2, "+PONG")]);
+    assert_eq!((changed(&mut world, 1, "a"), changed(&mut world, 2, "a")), (1, 1));
+    world.step(Input::Server { server: server(2), event: StorageEvent::ReadFeedDown });
+    assert!(world.said.contains(&StorageEvent::ReadFeedDown));
+}
+
+/// A write whose reading back is turned away has been carried out.
+#[test]
+fn a_write_with_its_reading_back_is_not_asked_twice() {
+    let mut world = World::new();
+    world.up(2, 22);
+    let all = ["SET a 1", "CLIENT CACHING YES", "GET a"];
+    world.store(1, "a", &all);
+    world.answer(1, &["+OK", "+OK", "-MOVED 1 127.0.0.1:7002"]);
+    assert_eq!(world.replies(), [told(1, "+OK +OK -MOVED 1 127.0.0.1:7002")]);
+    world.store(2, "a", &all);
+    world.take();
+    world.answer(1, &["-ASK 1 127.0.0.1:7002", "+OK", "-ASK 1 127.0.0.1:7002"]);
+    assert_eq!(world.replies(), []);
+    // A read that is announced is turned away as a whole.
+    let mut world = World::new();
+    world.store(3, "a", &["CLIENT CACHING YES", "PTTL a", "GET a"]);
+    world.answer(1, &["+OK", ":-1", "-TRYAGAIN"]);
+    assert_eq!(world.replies(), []);
+}
+
+#[test]
 fn changes_of_slots_that_other_shims_have_are_left_to_them() {
     let mut world = World::first_of(2);
     world.seen(1, &[(1, "master", 1, "0-16383")]);
@@ -444,7 +514,7 @@ impl Migration {
     fn execute(&mut self, here: usize, words: &str, asking: bool) -> String {
         let there = server(2 - here as u16);
         let (_, rest) = words.split_once(' ').expect("a key");
-        let (key, number) = rest.split_once(' ').expect("a number");
+        let (key, number) = rest.split_once(' ').unwrap_or((rest, ""));
         if here != self.owner && !(asking && self.moving) {
             return format!("-MOVED 1 {there}");
         }
@@ -452,6 +522,9 @@ impl Migration {
             return format!("-ASK 1 {there}");
         }
         let list = self.keys[here].entry(key.to_owned()).or_default();
+        if number.is_empty() {
+            return ":0".to_owned();
+        }
         list.push(number.parse().expect("a number"));
         format!(":{}", list.len())
     }
@@ -461,7 +534,7 @@ impl Migration {
         let mut asking = false;
         let replies = commands.iter().map(|command| {
             let reply = match command.as_str() {
-                "ASKING" => "+OK".to_owned(),
+                "ASKING" | "CLIENT CACHING YES" => "+OK".to_owned(),
                 "CLUSTER NODES" => self.nodes(),
                 words => self.execute(here, words, asking),
             };
@@ -506,6 +579,16 @@ impl Migration {
     }
 }
 
+/// Behind every other one it is read back, which may be turned away alone.
+fn append(world: &mut World, random: &mut SmallRng, number: u64) {
+    let key = format!("{{s}}{}", random.random_range(0..3));
+    let append = format!("APPEND {key} {number}");
+    match number % 2 {
+        0 => world.store(number, &key, &[&append]),
+        _ => world.store(number, &key, &[&append, "CLIENT CACHING YES", &format!("STRLEN {key}")]),
+    }
+}
+
 #[test]
 fn whatever_moves_every_command_is_carried_out_once_and_in_order() {
     let mut redirected = 0;
@@ -536,8 +619,7 @@ fn whatever_moves_every_command_is_carried_out_once_and_in_order() {
             match cluster.random.random_range(0..10) {
                 0..=2 if turn < 600 => {
                     next += 1;
-                    let key = format!("{{s}}{}", cluster.random.random_range(0..3));
-                    world.store(next, &key, &[&format!("APPEND {key} {next}")]);
+                    append(&mut world, &mut cluster.random, next);
                 }
                 0..=2 => world.wait(5),
                 3..=5 => cluster.serve(here),

@@ -148,7 +148,16 @@ impl Shards {
     }
 
     fn ask_view(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
-        let Some(place) = self.servers.get_mut(&server).filter(|place| place.up.is_some() && !place.viewing)
+        if self.servers.get(&server).is_some_and(|place| !place.viewing) {
+            self.ask_view_anew(step, server);
+        }
+    }
+
+    /// The answer to what it was asked before may be too old.
+    pub(super) fn ask_view_anew(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
+        let place = self.servers.get_mut(&server);
+        let Some(place) =
+            place.filter(|place| place.up.is_some() && !(place.viewing && place.viewed == step.now))
         else {
             return;
         };

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use wire::resp::{Command, Value};
 
 use super::step::ShimStep;
-use super::{Purpose, Shim};
+use super::{Purpose, Shim, StorageState};
 use crate::storage::redis::clients::{self, ForeignConnection, foreign_connections};
 use crate::storage::redis::server::{eviction, field};
 use crate::storage::{Lane, Reach};
@@ -26,6 +26,11 @@ const LISTED_MAX: u64 = 1_000;
 const REFUSAL: Duration = Duration::from_secs(60);
 /// Keys whose reads Redis remembers unless it is configured otherwise; one more, and it reports some as changed.
 const TRACKING_TABLE_MAX: u64 = 1_000_000;
+
+/// Keys that are looked into at one time; more than so many tell nothing more.
+const SUSPECTS_MAX: usize = 1_000;
+/// Stands for the keys of a server, all of which were changed.
+pub(super) const ALL_KEYS: &[u8] = b"*";
 
 /// In the order of the replies, of which the list may be missing.
 const QUESTIONS: [&[&str]; 4] = [
@@ -69,10 +74,11 @@ impl ForeignWritersSeen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Examination {
     seen: ForeignWritersSeen,
-    /// How often somebody else has changed keys, unless storage has only forgotten that they were read; the last of them.
-    suspects: u64,
-    suspect: Bytes,
+    /// Keys that somebody else has changed, unless storage has only forgotten that they were read, or they go to another server.
+    suspects: Vec<Bytes>,
     asking: bool,
+    /// The server that was asked last, of several.
+    reach: Option<Reach>,
     /// Connections are to be listed whatever the time, as soon as that may be.
     wants_list: bool,
     asked: Time,
@@ -109,8 +115,9 @@ impl Shim {
 
     /// A key with copies was changed, not by a write of ours, unless storage has forgotten that it was read.
     pub(super) fn suspect(&mut self, key: Bytes) {
-        self.examination.suspects += 1;
-        self.examination.suspect = key;
+        if self.examination.suspects.len() < SUSPECTS_MAX {
+            self.examination.suspects.push(key);
+        }
     }
 
     /// Storage is asked anew, because it may be another one.
@@ -121,6 +128,7 @@ impl Shim {
     /// Asks storage what it says of itself and of its connections, if it is time to.
     pub(super) fn examine(&mut self, step: &mut ShimStep<'_>) {
         self.weigh_refusal(step.now);
+        let Some(reach) = self.examined_server() else { return };
         let examination = &mut self.examination;
         let since = step.now.since(examination.asked);
         let interval = if examination.seen.finds() { FOUND_INTERVAL } else { EXAMINATION_INTERVAL };
@@ -128,11 +136,11 @@ impl Shim {
         let long_ago = examination.listed.is_none_or(|listed| step.now.since(listed) >= LIST_INTERVAL);
         let lists = few && long_ago;
         let listing = examination.wants_list && (lists || examination.connections.is_none());
-        let due = examination.suspects > 0 || listing || since >= interval;
+        let due = !examination.suspects.is_empty() || listing || since >= interval;
         if !due || examination.asking || since < EXAMINATION_INTERVAL_MIN {
             return;
         }
-        (examination.asking, examination.asked) = (true, step.now);
+        (examination.asking, examination.asked, examination.reach) = (true, step.now, Some(reach));
         if lists {
             (examination.listed, examination.wants_list) = (Some(step.now), false);
         }
@@ -140,20 +148,33 @@ impl Shim {
         let commands: SmallVec<[Bytes; 2]> =
             questions.map(|words| Command::from_args(words).frame().clone()).collect();
         let lane = Lane::Shared { resp3: false };
-        self.store(step, Purpose::Examination, lane, Reach::Whole, commands);
+        self.store(step, Purpose::Examination, lane, reach, commands);
+    }
+
+    /// The server to ask: of several the one that has what was changed last, or that was asked before.
+    fn examined_server(&self) -> Option<Reach> {
+        if !matches!(&self.storage, StorageState::Up { traits } if traits.many_servers) {
+            return Some(Reach::Whole);
+        }
+        // Where all keys of a server were changed, it is not said of which.
+        let changed = self.examination.suspects.iter().rfind(|key| key[..] != *ALL_KEYS);
+        let changed = changed.map(|key| self.reach(&self.placement.key(0, key.clone())));
+        changed.or(self.examination.reach).or_else(|| Some(self.reach(self.keys.keys().next()?)))
     }
 
     pub(super) fn examined(&mut self, step: &mut ShimStep<'_>, stats: &Bytes, rest: SmallVec<[Bytes; 4]>) {
         let [memory, clients, config, list @ ..] = &rest[..] else { return self.examination_lost() };
+        let suspects = std::mem::take(&mut self.examination.suspects);
+        let forgotten = !suspects.is_empty() && has_forgotten(&text_of(stats), config);
+        let stay = |key: &&Bytes| !self.is_moving(&self.placement.key(0, Bytes::clone(key)));
+        let changed: Vec<&Bytes> = suspects.iter().filter(stay).filter(|_| !forgotten).collect();
+        let changes = changed.len() as u64;
         let examination = &mut self.examination;
         examination.asking = false;
-        let suspects = std::mem::take(&mut examination.suspects);
-        let forgotten = suspects > 0 && has_forgotten(&text_of(stats), config);
-        let changes = if forgotten { 0 } else { suspects };
-        if changes > 0 {
+        if let Some(key) = changed.last() {
             (examination.seen.changes, examination.changed) =
                 (examination.seen.changes + changes, Some(step.now));
-            examination.seen.key = std::mem::take(&mut examination.suspect);
+            examination.seen.key = Bytes::clone(key);
         }
         examination.seen.eviction = eviction(&text_of(memory)).map(str::to_owned);
         let count = field(&text_of(clients), "connected_clients").and_then(|count| count.parse().ok());
@@ -166,7 +187,7 @@ impl Shim {
         }
         examination.connections = count;
         self.statistics.foreign_writes += changes;
-        self.statistics.forgotten_reads += suspects - changes;
+        self.statistics.forgotten_reads += if forgotten { suspects.len() as u64 } else { 0 };
         self.weigh_refusal(step.now);
     }
 

@@ -64,6 +64,7 @@ pub use feed::{Bounded, FeedState};
 pub use foreign_writers::{ForeignWritePolicy, ForeignWritersSeen};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;
+pub(crate) use read_feed::TRACKED;
 pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
 pub(crate) use tracking::TRACKED_MAX;

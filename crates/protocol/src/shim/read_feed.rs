@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use wire::Key;
 
 use super::feed::{FeedPhase, RETRY_INTERVAL, changed_keys};
+use super::foreign_writers::ALL_KEYS;
 use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::replies::is_passing;
@@ -30,7 +31,7 @@ const CLOCKS_DIFFER: u64 = 100;
 const CLOCK_STEPS_MS: u64 = 2;
 
 /// Says that the read behind it is tracked.
-pub(super) const TRACKED: Bytes = Bytes::from_static(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n");
+pub(crate) const TRACKED: Bytes = Bytes::from_static(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nCACHING\r\n$3\r\nYES\r\n");
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ReadFeed {
@@ -307,7 +308,7 @@ impl Shim {
             Some(None) => {
                 let own = !self.barriers.is_empty() || self.read_feed.answered <= self.read_feed.barrier;
                 if !own && self.keys.values().any(|state| !state.directory.entries.is_empty()) {
-                    self.suspect(Bytes::from_static(b"*"));
+                    self.suspect(Bytes::from_static(ALL_KEYS));
                 }
                 self.forget_reads();
                 self.flush();
