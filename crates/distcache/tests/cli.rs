@@ -165,7 +165,7 @@ fn a_controller_that_is_not_there_is_named() {
         &[("DISTCACHE_CONTROLLER", &url)],
         &format!("--controller {url}: no answer"),
     );
-    fails(2, &["status", "--controller", "https://x"], &[], "write http://HOST:PORT");
+    fails(2, &["status", "--controller", "ftp://x"], &[], "write http://HOST:PORT");
 }
 
 #[test]

@@ -44,7 +44,13 @@ const LINES: &[(&str, i32, &[&str])] = &[
     ("status", 2, &["--controller <URL>", "for example http://127.0.0.1:7000", "DISTCACHE_CONTROLLER"]),
     ("status --controler x", 2, &["'--controler'", "'--controller'"]),
     ("status --controller", 2, &["'--controller <URL>'", "http://127.0.0.1:7000"]),
-    ("status --controller https://x:1", 2, &["--controller https://x:1", "write http://HOST:PORT"]),
+    ("status --controller https://x:1", 2, &["--controller https://x:1", "--ca-file FILE is missing"]),
+    (
+        "status --controller ftp://x:1",
+        2,
+        &["--controller ftp://x:1", "write http://HOST:PORT, or https://HOST:PORT"],
+    ),
+    ("status --controller https://x:1 --ca-file /nowhere", 2, &["--ca-file = \"/nowhere\"", "no such file"]),
     ("status --controller 127.0.0.1:99999", 2, &["--controller", "\"99999\" is no port", "http://HOST:PORT"]),
     (
         "status --controller 127.0.0.1",
