@@ -21,6 +21,11 @@ impl Flow {
                     return Some(FlowEvent::Answered { client });
                 }
                 Todo::Release { client, freed } => self.release(step, client, freed),
+                Todo::GoOnBehind { client, sequence } => {
+                    if self.callers.is_answered(client, sequence) {
+                        self.todos.advance(client, Freed::All);
+                    }
+                }
                 Todo::Tell(event) => return Some(event),
                 rare => self.go_on(step, rare),
             }
@@ -30,11 +35,8 @@ impl Flow {
     #[cold]
     fn go_on(&mut self, step: &mut RouterStep<'_>, todo: Todo) {
         match todo {
-            Todo::Advance { .. } | Todo::Release { .. } | Todo::Tell(_) => self.todos.push(todo),
-            Todo::GoOnBehind { client, sequence } => {
-                if self.callers.is_answered(client, sequence) {
-                    self.todos.advance(client, Freed::All);
-                }
+            Todo::Advance { .. } | Todo::Release { .. } | Todo::GoOnBehind { .. } | Todo::Tell(_) => {
+                self.todos.push(todo);
             }
             Todo::Lost(mut requests) => {
                 if let Some(request) = requests.next() {

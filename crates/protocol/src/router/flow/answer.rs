@@ -18,11 +18,9 @@ impl Flow {
         if reply.more {
             return self.reply_begins(step, from, reply);
         }
-        let asked = traffic.pending.get(reply.request).is_some_and(|pending| pending.peer == from);
-        let Some(pending) = asked.then(|| traffic.pending.remove(reply.request)).flatten() else {
-            return traffic.members.late(step, from);
-        };
-        traffic.members.judge(step, &pending, &reply);
+        let asked = traffic.pending.get(reply.request).filter(|pending| pending.peer == from);
+        let Some(pending) = asked else { return traffic.members.late(step, from) };
+        traffic.members.judge(step, pending, &reply);
         if let Some(read) = &pending.read
             && reply.status != Status::Busy
             && step.config.routing == Routing::Learned
@@ -34,18 +32,26 @@ impl Flow {
             }
             traffic.learned.learn(read.key.digest, read.view, layers);
         }
+        let (origin, heard) = (pending.origin, RequestHeard::of(pending, reply.hit));
+        let elsewhere =
+            reply.status == Status::Large || reply.status == Status::Busy && pending.read.is_some();
         let answer = PartReply { status: reply.status, value: reply.value };
-        match answer.status {
-            Status::Busy if pending.read.is_some() => {
-                let last = matches!(from, Peer::Shim(_)).then_some(answer);
-                self.ask_again(step, pending, Cause::Busy(last));
-            }
-            Status::Large => self.ask_again(step, pending, Cause::Large),
-            _ => {
-                step.counters.hits += u64::from(reply.hit);
-                step.counters.error_replies += u64::from(answer.status.is_refusal());
-                self.part_answered(step, pending.origin, RequestHeard::of(&pending, reply.hit), answer);
-            }
+        if elsewhere {
+            return self.ask_elsewhere(step, from, reply.request, answer);
         }
+        traffic.pending.end(reply.request);
+        step.counters.hits += u64::from(reply.hit);
+        step.counters.error_replies += u64::from(answer.status.is_refusal());
+        self.part_answered(step, origin, heard, answer);
+    }
+
+    #[cold]
+    fn ask_elsewhere(&mut self, step: &mut RouterStep<'_>, from: Peer, request: u64, answer: PartReply) {
+        let Some(pending) = self.traffic.pending.remove(request) else { return };
+        let cause = match answer.status {
+            Status::Large => Cause::Large,
+            _ => Cause::Busy(matches!(from, Peer::Shim(_)).then_some(answer)),
+        };
+        self.ask_again(step, pending, cause);
     }
 }

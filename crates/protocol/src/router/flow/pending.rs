@@ -164,19 +164,32 @@ impl PendingTable {
     }
 
     pub(crate) fn remove(&mut self, request: u64) -> Option<Pending> {
+        self.leave(request)?.take()
+    }
+
+    /// A request is over, of which nothing is wanted any more: it is not moved anywhere.
+    pub(crate) fn end(&mut self, request: u64) {
+        if let Some(place) = self.leave(request) {
+            *place = None;
+        }
+    }
+
+    /// The place of a request that gives it up; whoever calls empties it.
+    fn leave(&mut self, request: u64) -> Option<&mut Option<Pending>> {
         let index = request as u32;
         let slot = self.slots.get_mut(index as usize)?;
         if slot.generation != (request >> 32) as u32 {
             return None;
         }
-        let pending = slot.pending.take()?;
+        let pending = slot.pending.as_ref()?;
         self.scripts -= usize::from(pending.script);
+        let counted = pending.counted.then_some(pending.peer);
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);
-        if pending.counted {
-            self.count(pending.peer, -1);
+        if let Some(peer) = counted {
+            self.count(peer, -1);
         }
-        Some(pending)
+        Some(&mut self.slots[index as usize].pending)
     }
 
     /// The ids of all requests that wait for one of `peers`, in the order of their clients' pipelines.

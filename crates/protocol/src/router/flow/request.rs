@@ -58,7 +58,7 @@ pub(crate) enum KeptKeys {
     Nothing,
     /// The keys that the command names.
     Named,
-    These(CommandKeys),
+    These(Box<[Key]>),
 }
 
 /// How a client gets to read a reply: said with the command, given back with the reply.
