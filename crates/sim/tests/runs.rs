@@ -103,7 +103,8 @@ fn storage_loses_its_newest_writes() {
     let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
     let reports: Vec<SimReport> = cases::seeds(48).map(|case| run(case.seed, 20, kinds)).collect();
     let rollbacks: u64 = reports.iter().filter_map(|report| report.faults.get("storage-rollback")).sum();
-    assert!(rollbacks > 100 && reports.iter().map(|report| report.hits).sum::<u64>() > 1000, "{reports:?}");
+    let hits: u64 = reports.iter().map(|report| report.hits).sum();
+    assert!(cases::alone() || rollbacks > 100 && hits > 1000, "{reports:?}");
 }
 
 /// A write of others was taken for the report of an own one, which a read on its way had been thought to bring.
