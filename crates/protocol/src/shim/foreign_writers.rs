@@ -76,6 +76,8 @@ pub(super) struct Examination {
     seen: ForeignWritersSeen,
     /// Keys that somebody else has changed, unless storage has only forgotten that they were read, or they go to another server.
     suspects: Vec<Bytes>,
+    /// Suspects that storage is being asked about: what it says may be older than what it reports later.
+    in_question: Vec<Bytes>,
     asking: bool,
     /// The server that was asked last, of several.
     reach: Option<Reach>,
@@ -141,6 +143,7 @@ impl Shim {
             return;
         }
         (examination.asking, examination.asked, examination.reach) = (true, step.now, Some(reach));
+        examination.in_question.append(&mut examination.suspects);
         if lists {
             (examination.listed, examination.wants_list) = (Some(step.now), false);
         }
@@ -164,7 +167,7 @@ impl Shim {
 
     pub(super) fn examined(&mut self, step: &mut ShimStep<'_>, stats: &Bytes, rest: SmallVec<[Bytes; 4]>) {
         let [memory, clients, config, list @ ..] = &rest[..] else { return self.examination_lost() };
-        let suspects = std::mem::take(&mut self.examination.suspects);
+        let suspects = std::mem::take(&mut self.examination.in_question);
         let forgotten = !suspects.is_empty() && has_forgotten(&text_of(stats), config);
         let stay = |key: &&Bytes| !self.is_moving(&self.placement.key(0, Bytes::clone(key)));
         let changed: Vec<&Bytes> = suspects.iter().filter(stay).filter(|_| !forgotten).collect();
@@ -193,7 +196,10 @@ impl Shim {
 
     /// The question came to nothing: what was suspected is asked about again.
     pub(super) fn examination_lost(&mut self) {
-        self.examination.asking = false;
+        let Examination { asking, suspects, in_question, .. } = &mut self.examination;
+        *asking = false;
+        in_question.append(suspects);
+        std::mem::swap(in_question, suspects);
     }
 
     /// Whether there may be copies beside those who write. Where there may not, those that are there go.
