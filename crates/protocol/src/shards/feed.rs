@@ -17,31 +17,52 @@ use crate::shim::changed_keys;
 use crate::storage::{StorageEvent, Store};
 
 /// The servers of a feed, if it is open or being opened.
-#[derive(Default)]
-pub(super) struct Reporters(Option<BTreeSet<SocketAddr>>);
+pub(super) struct Reporters {
+    servers: Option<BTreeSet<SocketAddr>>,
+    /// What the shim is told when one of them does not report any more.
+    down: StorageEvent,
+}
 
 impl Reporters {
+    pub(super) fn new(down: StorageEvent) -> Reporters {
+        Reporters { servers: None, down }
+    }
+
     fn open(&mut self, members: &BTreeMap<SocketAddr, u64>) {
-        self.0 = Some(members.keys().copied().collect());
+        self.servers = Some(members.keys().copied().collect());
     }
 
     fn close(&mut self) {
-        self.0 = None;
+        self.servers = None;
     }
 
-    fn servers(&self) -> Option<Vec<SocketAddr>> {
-        Some(self.0.as_ref()?.iter().copied().collect())
+    fn asked(&self) -> Option<Vec<SocketAddr>> {
+        Some(self.servers.as_ref()?.iter().copied().collect())
     }
 
     fn has(&self, server: &SocketAddr) -> bool {
-        self.0.as_ref().is_some_and(|servers| servers.contains(server))
+        self.servers.as_ref().is_some_and(|servers| servers.contains(server))
     }
 
-    /// Whether one of the members is not among them. Who is no member any more may be silent.
-    fn lacks_any(&mut self, members: &BTreeMap<SocketAddr, u64>) -> bool {
-        let Some(servers) = &mut self.0 else { return false };
+    fn fail(&mut self, step: &mut ShardsStep<'_>) {
+        self.close();
+        step.report(self.down.clone());
+    }
+
+    /// A server has ceased to report.
+    pub(super) fn lose(&mut self, step: &mut ShardsStep<'_>, server: &SocketAddr) {
+        if self.has(server) {
+            self.fail(step);
+        }
+    }
+
+    /// A server that came into use reports nothing yet: the shim has to ask again. Who is not in use any more may be silent.
+    fn check(&mut self, step: &mut ShardsStep<'_>, members: &BTreeMap<SocketAddr, u64>) {
+        let Some(servers) = &mut self.servers else { return };
         servers.retain(|server| members.contains_key(server));
-        servers.len() < members.len()
+        if servers.len() < members.len() {
+            self.fail(step);
+        }
     }
 }
 
@@ -53,7 +74,7 @@ impl Shards {
         if says(2, "ON") {
             self.reporting.open(&self.members);
         }
-        let Some(asked) = self.reporting.servers() else {
+        let Some(asked) = self.reporting.asked() else {
             let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
             return step.report(lost);
         };
@@ -65,43 +86,16 @@ impl Shards {
 
     /// PING goes to every server in use; each reports what was read on the connections to it.
     pub(super) fn read_feed(&mut self, step: &mut ShardsStep<'_>, store: Store) {
-        if self.reporting_reads.servers().is_none() {
+        if self.reporting_reads.servers.is_none() {
             self.reporting_reads.open(&self.members);
         }
-        let asked = self.reporting_reads.servers().unwrap_or_default();
+        let asked = self.reporting_reads.asked().unwrap_or_default();
         self.fan_out(step, store, &asked, Finish::Merge(Merge::First));
     }
 
-    /// A server that came into use reports nothing yet: the shim has to ask again.
     pub(super) fn check_feeds(&mut self, step: &mut ShardsStep<'_>) {
-        if self.reporting.lacks_any(&self.members) {
-            self.lose_feed(step);
-        }
-        if self.reporting_reads.lacks_any(&self.members) {
-            self.lose_read_feed(step);
-        }
-    }
-
-    pub(super) fn feed_down(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
-        if self.reporting.has(&server) {
-            self.lose_feed(step);
-        }
-    }
-
-    fn lose_feed(&mut self, step: &mut ShardsStep<'_>) {
-        self.reporting.close();
-        step.report(StorageEvent::FeedDown);
-    }
-
-    pub(super) fn read_feed_down(&mut self, step: &mut ShardsStep<'_>, server: SocketAddr) {
-        if self.reporting_reads.has(&server) {
-            self.lose_read_feed(step);
-        }
-    }
-
-    fn lose_read_feed(&mut self, step: &mut ShardsStep<'_>) {
-        self.reporting_reads.close();
-        step.report(StorageEvent::ReadFeedDown);
+        self.reporting.check(step, &self.members);
+        self.reporting_reads.check(step, &self.members);
     }
 
     /// A key that goes to another server changes at this one. Whether its slot moves is asked at once, so that the shim knows

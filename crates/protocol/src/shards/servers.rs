@@ -65,9 +65,9 @@ impl Shards {
                 }
             }
             StorageEvent::Changed(push) => self.changed(step, address, push),
-            StorageEvent::FeedDown => self.feed_down(step, address),
+            StorageEvent::FeedDown => self.reporting.lose(step, &address),
             StorageEvent::ReadChanged(push) => self.read_changed(step, address, push),
-            StorageEvent::ReadFeedDown => self.read_feed_down(step, address),
+            StorageEvent::ReadFeedDown => self.reporting_reads.lose(step, &address),
             // A single server says nothing of slots.
             StorageEvent::Moving(_) => {}
             StorageEvent::Large { ticket } => self.large(step, ticket),

@@ -1,14 +1,13 @@
-//! Servers that redirect, as scripts and as a random cluster whose slots move under a stream of commands.
+//! Servers that redirect, as scripts. A random cluster whose slots move, what servers report, and tickets have files of their own.
 
+mod feeds;
+mod migration;
 mod tickets;
 
 use core::net::SocketAddr;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use rand::rngs::SmallRng;
-use rand::{RngExt as _, SeedableRng as _};
 use smallvec::SmallVec;
 use wire::ShimId;
 use wire::resp::Command;
@@ -259,100 +258,6 @@ fn a_server_that_restarts_is_another_storage() {
     assert!(other.is_some_and(|other| other != same));
 }
 
-#[test]
-fn the_feed_is_open_while_every_server_in_use_reports() {
-    let mut world = World::new();
-    let feed = |world: &mut World, ticket: u64, command: &str| {
-        let commands = std::iter::once(frame(command)).collect();
-        world.step(Input::Store(Store { ticket, lane: Lane::Feed, reach: Reach::Whole, commands }));
-    };
-    let changed = |world: &mut World, number: u16| {
-        let push = Bytes::from_static(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\na\r\n");
-        world.said.clear();
-        world.step(Input::Server { server: server(number), event: StorageEvent::Changed(push) });
-        world.said.len()
-    };
-    feed(&mut world, 1, "CLIENT TRACKING ON BCAST");
-    world.answer(1, &["+OK"]);
-    assert_eq!(world.replies(), [told(1, "+OK")]);
-    assert_eq!(changed(&mut world, 1), 1);
-    // A server comes into use that does not report.
-    world.seen(1, &[(1, "master", 1, "0-99"), (2, "master", 2, "100-16383")]);
-    world.up(2, 22);
-    assert!(world.said.contains(&StorageEvent::FeedDown));
-    feed(&mut world, 2, "PING");
-    assert_eq!(world.replies().last(), Some(&told(2, "lost, sent false")), "an old PING proves nothing");
-    assert_eq!(changed(&mut world, 2), 0);
-    feed(&mut world, 3, "CLIENT TRACKING ON BCAST");
-    world.answer(1, &["+OK"]);
-    assert_eq!(world.replies(), [], "both have to");
-    world.answer(2, &["+OK"]);
-    assert_eq!(world.replies(), [told(3, "+OK")]);
-    assert_eq!((changed(&mut world, 1), changed(&mut world, 2)), (1, 1));
-    feed(&mut world, 4, "PING");
-    world.answer(2, &["+PONG"]);
-    world.answer(1, &["-BUSY a script runs"]);
-    assert_eq!(world.replies(), [told(4, "-BUSY a script runs")], "one that is silent speaks for all");
-    // One goes out of use, and its silence means nothing any more.
-    world.seen(1, &[(1, "master", 3, ""), (2, "master", 4, "0-16383")]);
-    assert!(!world.said.contains(&StorageEvent::FeedDown));
-    feed(&mut world, 5, "PING");
-    world.step(Input::Server { server: server(1), event: StorageEvent::FeedDown });
-    assert!(!world.said.contains(&StorageEvent::FeedDown));
-    world.step(Input::Server { server: server(2), event: StorageEvent::FeedDown });
-    assert!(world.said.contains(&StorageEvent::FeedDown));
-}
-
-#[test]
-fn the_read_feed_is_open_while_every_server_in_use_reports() {
-    let mut world = World::new();
-    let ping = |world: &mut World, ticket: u64| {
-        let commands = std::iter::once(frame("PING")).collect();
-        world.step(Input::Store(Store { ticket, lane: Lane::ReadFeed, reach: Reach::Whole, commands }));
-    };
-    let changed = |world: &mut World, number: u16, key: &str| {
-        let push = Bytes::from(format!(">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\n{key}\r\n"));
-        world.said.clear();
-        world.step(Input::Server { server: server(number), event: StorageEvent::ReadChanged(push) });
-        world.said.len()
-    };
-    let views = |world: &mut World| {
-        let asked = world.sent.iter().filter(|(_, _, commands)| commands[0] == "CLUSTER NODES").count();
-        world.sent.clear();
-        asked
-    };
-    assert_eq!(changed(&mut world, 1, "a"), 0, "nobody wants to know");
-    ping(&mut world, 1);
-    world.answer(1, &["+PONG"]);
-    assert_eq!(world.replies(), [told(1, "+PONG")]);
-    views(&mut world);
-    assert_eq!(changed(&mut world, 1, "a"), 1);
-    assert_eq!(views(&mut world), 1, "whether its slot moves");
-    world.now = Time(world.now.0 + 1);
-    assert_eq!(
-        (changed(&mut world, 1, "b"), views(&mut world)),
-        (1, 1),
-        "what was asked before may be too old"
-    );
-    world.seen(1, &[(1, "master", 1, &format!("0-16383 [{}->-x]", slot(b"a")))]);
-    world.now = Time(world.now.0 + 1);
-    assert_eq!((changed(&mut world, 1, "a"), views(&mut world)), (1, 0), "it is known to move");
-    world.seen(1, &[(1, "master", 1, "0-99"), (2, "master", 2, "100-16383")]);
-    // A server has come into use that does not report.
-    world.up(2, 22);
-    assert!(world.said.contains(&StorageEvent::ReadFeedDown));
-    assert_eq!(changed(&mut world, 1, "a"), 0);
-    world.sent.clear();
-    ping(&mut world, 2);
-    world.answer(1, &["+PONG"]);
-    assert_eq!(world.replies(), [], "both have to");
-    world.answer(2, &["+PONG"]);
-    assert_eq!(world.replies(), [told(2, "+PONG")]);
-    assert_eq!((changed(&mut world, 1, "a"), changed(&mut world, 2, "a")), (1, 1));
-    world.step(Input::Server { server: server(2), event: StorageEvent::ReadFeedDown });
-    assert!(world.said.contains(&StorageEvent::ReadFeedDown));
-}
-
 /// A write whose reading back is turned away has been carried out.
 #[test]
 fn a_write_with_its_reading_back_is_not_asked_twice() {
@@ -371,24 +276,6 @@ fn a_write_with_its_reading_back_is_not_asked_twice() {
     world.store(3, "a", &["CLIENT CACHING YES", "PTTL a", "GET a"]);
     world.answer(1, &["+OK", ":-1", "-TRYAGAIN"]);
     assert_eq!(world.replies(), []);
-}
-
-#[test]
-fn changes_of_slots_that_other_shims_have_are_left_to_them() {
-    let mut world = World::first_of(2);
-    world.seen(1, &[(1, "master", 1, "0-16383")]);
-    world.up(1, 11);
-    let commands = std::iter::once(frame("CLIENT TRACKING ON BCAST")).collect();
-    world.step(Input::Store(Store { ticket: 1, lane: Lane::Feed, reach: Reach::Whole, commands }));
-    world.answer(1, &["+OK"]);
-    world.said.clear();
-    assert!(slot(b"a") > 8191 && slot(b"b") < 8192);
-    let push = |keys: &str| Bytes::from(format!(">2\r\n$10\r\ninvalidate\r\n{keys}"));
-    for keys in ["*1\r\n$1\r\na\r\n", "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "_\r\n"] {
-        world.step(Input::Server { server: server(1), event: StorageEvent::Changed(push(keys)) });
-    }
-    let expected = ["*1\r\n$1\r\nb\r\n", "_\r\n"].map(|keys| StorageEvent::Changed(push(keys)));
-    assert_eq!(world.said, expected);
 }
 
 #[test]
@@ -494,166 +381,4 @@ fn a_primary_of_two_shims_is_asked_by_the_one_with_its_lowest_slot() {
     let mut alone = shim(1, &halves, &[2]);
     keyless(&mut alone, 1, &["FLUSHALL"]);
     assert_eq!(alone.take(), [at(2, "FLUSHALL")]);
-}
-
-/// Two primaries between which one slot moves to and fro, key by key, while commands are on their way.
-struct Migration {
-    random: SmallRng,
-    owner: usize,
-    /// The slot is on its way to the other.
-    moving: bool,
-    epoch: u64,
-    /// Per server: the keys that it has, with all that was appended.
-    keys: [BTreeMap<String, Vec<u64>>; 2],
-    /// What each has been asked and has not carried out, and what it has answered that is still on its way.
-    asked: [VecDeque<(u64, Vec<String>)>; 2],
-    answers: [VecDeque<StorageEvent>; 2],
-}
-
-impl Migration {
-    fn execute(&mut self, here: usize, words: &str, asking: bool) -> String {
-        let there = server(2 - here as u16);
-        let (_, rest) = words.split_once(' ').expect("a key");
-        let (key, number) = rest.split_once(' ').unwrap_or((rest, ""));
-        if here != self.owner && !(asking && self.moving) {
-            return format!("-MOVED 1 {there}");
-        }
-        if here == self.owner && self.moving && !self.keys[here].contains_key(key) {
-            return format!("-ASK 1 {there}");
-        }
-        let list = self.keys[here].entry(key.to_owned()).or_default();
-        if number.is_empty() {
-            return ":0".to_owned();
-        }
-        list.push(number.parse().expect("a number"));
-        format!(":{}", list.len())
-    }
-
-    fn serve(&mut self, here: usize) {
-        let Some((ticket, commands)) = self.asked[here].pop_front() else { return };
-        let mut asking = false;
-        let replies = commands.iter().map(|command| {
-            let reply = match command.as_str() {
-                "ASKING" | "CLIENT CACHING YES" => "+OK".to_owned(),
-                "CLUSTER NODES" => self.nodes(),
-                words => self.execute(here, words, asking),
-            };
-            asking = command == "ASKING";
-            Bytes::from(reply + "\r\n")
-        });
-        let replies = replies.collect::<Vec<_>>().into();
-        self.answers[here].push_back(StorageEvent::Replies { ticket, replies });
-    }
-
-    fn nodes(&self) -> String {
-        let own = slot(b"{s}").to_string();
-        let slots = |index| if index == self.owner { own.as_str() } else { "" };
-        let text = view(&[
-            (1, "master", if self.owner == 0 { self.epoch } else { 0 }, slots(0)),
-            (2, "master", if self.owner == 1 { self.epoch } else { 0 }, slots(1)),
-        ]);
-        format!("${}\r\n{}", text.len(), String::from_utf8_lossy(&text))
-    }
-
-    /// One step of a migration.
-    fn shift(&mut self) {
-        let (from, to) = (self.owner, 1 - self.owner);
-        let next = self.keys[from].pop_first();
-        match (self.moving, next) {
-            (false, key) => {
-                self.keys[from].extend(key);
-                self.moving = true;
-            }
-            (true, Some((key, list))) => {
-                let before = self.keys[to].insert(key.clone(), list.clone());
-                assert_eq!(before, None, "{key} {list:?} from {from}");
-            }
-            // A slot that leaves a server and is back before what was sent there meanwhile is beyond what can be promised.
-            (true, None) if self.asked.iter().any(|asked| !asked.is_empty()) => {}
-            (true, None) if self.answers.iter().any(|answers| !answers.is_empty()) => {}
-            (true, None) => {
-                (self.owner, self.moving) = (to, false);
-                self.epoch += 1;
-            }
-        }
-    }
-}
-
-/// Behind every other one it is read back, which may be turned away alone.
-fn append(world: &mut World, random: &mut SmallRng, number: u64) {
-    let key = format!("{{s}}{}", random.random_range(0..3));
-    let append = format!("APPEND {key} {number}");
-    match number % 2 {
-        0 => world.store(number, &key, &[&append]),
-        _ => world.store(number, &key, &[&append, "CLIENT CACHING YES", &format!("STRLEN {key}")]),
-    }
-}
-
-#[test]
-fn whatever_moves_every_command_is_carried_out_once_and_in_order() {
-    let mut redirected = 0;
-    for case in cases::seeds(150) {
-        let seed = case.seed;
-        let mut world = World::with(&slot(b"{s}").to_string());
-        let mut cluster = Migration {
-            random: SmallRng::seed_from_u64(seed),
-            owner: 0,
-            moving: false,
-            epoch: 2,
-            keys: Default::default(),
-            asked: Default::default(),
-            answers: Default::default(),
-        };
-        let mut answered = BTreeSet::new();
-        let mut second_up = false;
-        let mut next = 0;
-        // Most of it only drains: one command at a time takes its time.
-        for turn in 0..30_000 {
-            if turn > 600 && answered.len() == next as usize {
-                break;
-            }
-            for (to, ticket, commands) in std::mem::take(&mut world.sent) {
-                cluster.asked[usize::from(to.port() - 7001)].push_back((ticket, commands));
-            }
-            let here = cluster.random.random_range(0..2usize);
-            match cluster.random.random_range(0..10) {
-                0..=2 if turn < 600 => {
-                    next += 1;
-                    append(&mut world, &mut cluster.random, next);
-                }
-                0..=2 => world.wait(5),
-                3..=5 => cluster.serve(here),
-                6..=7 => {
-                    if let Some(event) = cluster.answers[here].pop_front() {
-                        world.step(Input::Server { server: server(here as u16 + 1), event });
-                    }
-                }
-                // Slower than ASK is forgotten.
-                8 if turn < 600 => {
-                    cluster.shift();
-                    world.wait(20);
-                }
-                _ => {
-                    if !second_up {
-                        world.up(2, 22);
-                        second_up = world.shards.is_serving(&server(2));
-                    }
-                    world.wait(1);
-                }
-            }
-            for (ticket, reply) in world.replies() {
-                assert!(reply.starts_with(':'), "seed {seed}: {ticket} {reply}");
-                assert!(answered.insert(ticket), "seed {seed}: {ticket} was answered twice");
-            }
-        }
-        let lists = cluster.keys.iter().flat_map(|keys| keys.values());
-        let mut done = 0;
-        for list in lists {
-            assert!(list.is_sorted(), "seed {seed}: {list:?}");
-            done += list.len();
-        }
-        assert_eq!((done, answered.len()), (next as usize, next as usize), "seed {seed}");
-        redirected += usize::from(cluster.epoch > 2);
-    }
-    assert!(cases::alone() || redirected > 100, "only {redirected} runs saw the slot move");
 }
