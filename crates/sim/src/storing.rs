@@ -338,7 +338,7 @@ impl Cluster {
     /// A server that does not write its data down at once is killed, or a replica that is behind takes its place: it comes back
     /// without its newest writes, although clients know of them.
     pub(crate) fn roll_back(&mut self, server: usize) {
-        let Some(earlier) = self.servers[server].earlier.take() else { return };
+        let Some(earlier) = self.servers[server].earlier.take().filter(|_| !self.calm) else { return };
         let now = self.world.now();
         let now_ms = self.servers[server].now_ms(now);
         self.servers[server].data().sweep(now_ms);
@@ -356,15 +356,9 @@ impl Cluster {
             self.replace_shim(server, false);
         }
         self.serial += 1;
-        for key in 0..self.keys.len() {
-            let name = &self.keys[key].key.bytes;
-            if usize::from(self.placement.shim(&self.keys[key].key).0) != server
-                || !changes.keys.iter().any(|changed| *changed == name[..])
-            {
-                continue;
-            }
-            let initial = self.keys[key].initial();
-            let state = self.servers[server].imagined(name).unwrap_or(initial);
+        for key in self.keys_changed(server, &changes) {
+            let found = self.servers[server].imagined(&self.keys[key].key.bytes);
+            let state = found.unwrap_or_else(|| self.keys[key].initial());
             self.history.restored(now, until, self.serial, key, state);
         }
         self.disturb_until(now + self.shape.lease * 5 + RECONNECT, None);
