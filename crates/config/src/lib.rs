@@ -247,13 +247,13 @@ impl Config {
         controllers.chain(shims).chain(nodes).chain(routers)
     }
 
-    /// The member's address for metrics and health, if it has one.
-    /// Where something is asked of a controller or of an admin endpoint.
+    /// The URL at which something is asked of a controller or of an admin endpoint.
     pub fn http_url(&self, listen: SocketAddr, path: &str) -> String {
         let scheme = if self.tls.http.is_some() { "https" } else { "http" };
         format!("{scheme}://{listen}{path}")
     }
 
+    /// The member's address for metrics and health, if it has one.
     pub fn admin(&self, id: &str) -> Option<SocketAddr> {
         match self.member(id)? {
             Member::Controller(_) => None,

@@ -14,7 +14,7 @@ use ureq::http::Response;
 use config::Config;
 use lab::terminal::BadInput;
 use runtime::admin::{COMMAND_HEADER, CommandToken};
-use runtime::tls::Asker;
+use runtime::tls::{Asker, HttpClient};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 /// A change is answered when all members concerned have made it, which may take as long as leases do.
@@ -65,14 +65,24 @@ pub(crate) struct SecretArguments {
 
 impl SecretArguments {
     pub(crate) fn token(&self) -> anyhow::Result<CommandToken> {
-        let secret = match (&self.secret_file, &self.config) {
+        self.token_in(self.config()?.as_ref())
+    }
+
+    /// The configuration, if it is named.
+    fn config(&self) -> anyhow::Result<Option<Config>> {
+        let loaded = self.config.as_ref().map(|file| Config::load_to_check(file, &[]));
+        Ok(loaded.transpose()?)
+    }
+
+    fn token_in(&self, config: Option<&Config>) -> anyhow::Result<CommandToken> {
+        let secret = match (&self.secret_file, config) {
             (Some(file), _) => {
                 let found = config::secret_file::read(file).map_err(BadInput::of)?;
                 found.ok_or_else(|| {
                     BadInput::of(format!("--secret-file {}: there is no such file", file.display()))
                 })?
             }
-            (None, Some(config)) => *Config::load_to_check(config, &[])?.secret(),
+            (None, Some(config)) => *config.secret(),
             (None, None) => return Err(BadInput::of("--config FILE or --secret-file FILE is missing")),
         };
         Ok(CommandToken::derive(&secret))
@@ -80,21 +90,34 @@ impl SecretArguments {
 }
 
 impl CommandArguments {
-    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
-        self.controller()?.post(&self.secret.token()?, path, body)
-    }
-
-    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, &str)]) -> anyhow::Result<T> {
-        self.controller()?.get(path, query)
-    }
-
-    /// The controller to ask; the configuration, if it is named, says who signs its certificate.
-    fn controller(&self) -> anyhow::Result<ControllerArguments> {
+    /// Reads what it takes to ask: the configuration, if it is named, also says who signs the controller's certificate.
+    pub(crate) fn open(&self) -> anyhow::Result<Commander> {
+        let config = self.secret.config()?;
+        let token = self.secret.token_in(config.as_ref())?;
         let mut controller = self.controller.clone();
-        if let (None, Some(file)) = (&controller.ca_file, &self.secret.config) {
-            controller.ca_file = Config::load_to_check(file, &[])?.tls.http.map(|http| http.ca_file);
-        }
-        Ok(controller)
+        let http = config.and_then(|config| config.tls.http);
+        controller.ca_file = controller.ca_file.or_else(|| http.map(|http| http.ca_file));
+        Ok(Commander { controller, token })
+    }
+
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        self.open()?.post(path, body)
+    }
+}
+
+/// A controller and what shows that it may be asked to change something.
+pub(crate) struct Commander {
+    controller: ControllerArguments,
+    token: CommandToken,
+}
+
+impl Commander {
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> anyhow::Result<T> {
+        self.controller.post(&self.token, path, body)
+    }
+
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> anyhow::Result<T> {
+        self.controller.get(path, &[])
     }
 }
 
@@ -240,10 +263,5 @@ fn reason(error: &ureq::Error) -> String {
 }
 
 pub(super) fn agent(timeout: Duration, tls: Option<&Asker>) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().timeout_global(Some(timeout)).http_status_as_error(false);
-    let config = match tls {
-        Some(tls) => config.tls_config(tls.config()),
-        None => config,
-    };
-    ureq::Agent::new_with_config(config.proxy(None).build())
+    HttpClient::new(timeout, tls).agent()
 }

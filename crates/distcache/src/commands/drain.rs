@@ -9,7 +9,7 @@ use controller::{DRAIN_PATH, Drain, MapView};
 use runtime::status::ClusterStatus;
 use serde::Serialize;
 
-use super::ask::CommandArguments;
+use super::ask::{CommandArguments, Commander};
 use lab::terminal::print;
 
 /// How often it looks whether the nodes are done.
@@ -54,9 +54,10 @@ struct DrainOutcome {
 pub(crate) fn run(arguments: &DrainArguments) -> anyhow::Result<()> {
     let start = Instant::now();
     let deadline = start + Duration::from_secs(arguments.timeout);
+    let commander = arguments.command.open()?;
     let mut outcomes = Vec::new();
     for id in &arguments.ids {
-        outcomes.push(wait(arguments, id, deadline)?);
+        outcomes.push(wait(&commander, arguments, id, deadline)?);
     }
     if arguments.command.controller.json {
         print(&serde_json::to_string(&outcomes)?);
@@ -67,11 +68,16 @@ pub(crate) fn run(arguments: &DrainArguments) -> anyhow::Result<()> {
 }
 
 /// Asks until the map shows it: another controller's map may have come between.
-fn wait(arguments: &DrainArguments, id: &str, deadline: Instant) -> anyhow::Result<DrainOutcome> {
+fn wait(
+    commander: &Commander,
+    arguments: &DrainArguments,
+    id: &str,
+    deadline: Instant,
+) -> anyhow::Result<DrainOutcome> {
     let request = Drain { node: id.to_owned(), drained: !arguments.undo };
     loop {
-        let map: MapView = arguments.command.post(DRAIN_PATH, &request)?;
-        let status: ClusterStatus = arguments.command.get("/v1/status", &[])?;
+        let map: MapView = commander.post(DRAIN_PATH, &request)?;
+        let status: ClusterStatus = commander.get("/v1/status")?;
         let outcome = outcome(id, &map, &status);
         match outcome {
             Some((outcome, true)) if outcome.drained != arguments.undo => return Ok(outcome),

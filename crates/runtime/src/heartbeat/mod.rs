@@ -22,7 +22,7 @@ use std::time::Duration;
 use crate::reload::Reloader;
 use crate::stop::Stop;
 use crate::threads;
-use crate::tls::{Asker, Certificates};
+use crate::tls::{Certificates, HttpClient};
 use config::Config;
 use follower::MapFollower;
 use runner::Runner;
@@ -53,8 +53,16 @@ pub fn start(
     let agents = runners.into_iter().enumerate();
     agents
         .map(|(controller, runner)| {
-            let mut agent = HeartbeatAgent::new(config, controller, Arc::clone(&follower), runner);
-            agent.tls = certificates.http_asker().cloned();
+            let mut agent = HeartbeatAgent {
+                follower: Arc::clone(&follower),
+                controller,
+                url: config.http_url(config.controllers[controller].listen, PATH),
+                key: HeartbeatKey::derive(config.secret()),
+                http: HttpClient::new(TIMEOUT, certificates.http_asker()),
+                agent: rand::random(),
+                sequence: 0,
+                runner,
+            };
             let stop = stop.clone();
             let name = format!("heartbeat-{controller}");
             threads::spawn(&name, move || {
@@ -76,8 +84,7 @@ struct HeartbeatAgent {
     controller: usize,
     url: String,
     key: HeartbeatKey,
-    http: ureq::Agent,
-    tls: Option<Asker>,
+    http: HttpClient,
     /// Names this agent's life, so that the controller can tell a replay from a restart.
     agent: u64,
     sequence: u64,
@@ -85,31 +92,6 @@ struct HeartbeatAgent {
 }
 
 impl HeartbeatAgent {
-    fn new(
-        config: &Config,
-        controller: usize,
-        follower: Arc<Mutex<MapFollower>>,
-        runner: Runner,
-    ) -> HeartbeatAgent {
-        let http = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .build();
-        HeartbeatAgent {
-            follower,
-            controller,
-            url: config.http_url(config.controllers[controller].listen, PATH),
-            key: HeartbeatKey::derive(config.secret()),
-            http: ureq::Agent::new_with_config(http),
-            tls: None,
-            agent: rand::random(),
-            sequence: 0,
-            runner,
-        }
-    }
-
     fn follower(&self) -> MutexGuard<'_, MapFollower> {
         self.follower.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,10 +122,7 @@ impl HeartbeatAgent {
         let body = serde_json::to_vec(heartbeat).map_err(|error| error.to_string())?;
         let mac = self.key.of_request(&body);
         let length_mac = self.key.of_length(body.len());
-        let request = match &self.tls {
-            Some(tls) => self.http.post(url).config().tls_config(tls.config()).build(),
-            None => self.http.post(url),
-        };
+        let request = self.http.agent().post(url);
         let request = request.header(MAC_HEADER, &mac).header(LENGTH_MAC_HEADER, &length_mac);
         let mut reply = request.send(&body[..]).map_err(|error| format!("{url}: {error}"))?;
         let reply_mac =

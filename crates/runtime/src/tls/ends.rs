@@ -52,9 +52,9 @@ impl Asker {
         Ok(Asker(Arc::new(Table::load("http", files, Ends::Asking)?)))
     }
 
-    /// What a request takes along.
-    pub fn config(&self) -> ureq::tls::TlsConfig {
-        self.0.asking().unwrap_or_default()
+    /// What a client is made with.
+    pub(super) fn certificates(&self) -> Option<Arc<ureq::tls::TlsConfig>> {
+        self.0.asking()
     }
 }
 

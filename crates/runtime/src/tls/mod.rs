@@ -1,5 +1,6 @@
 //! Certificates in use: loaded from their files, replaced while serving, counted. Not the sockets that they secure.
 
+mod client;
 mod ends;
 mod explain;
 mod files;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use rustls::crypto::CryptoProvider;
 
+pub use client::HttpClient;
 pub use ends::{Acceptor, Asker, Dialer};
 pub(crate) use explain::explain;
 pub use roles::VouchedRoles;

@@ -56,7 +56,7 @@ pub(super) struct Table {
 struct Configs {
     server: Option<Arc<ServerConfig>>,
     client: Option<Arc<ClientConfig>>,
-    asking: Option<ureq::tls::TlsConfig>,
+    asking: Option<Arc<ureq::tls::TlsConfig>>,
 }
 
 impl Table {
@@ -82,7 +82,7 @@ impl Table {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).client.clone()
     }
 
-    pub(super) fn asking(&self) -> Option<ureq::tls::TlsConfig> {
+    pub(super) fn asking(&self) -> Option<Arc<ureq::tls::TlsConfig>> {
         self.current.lock().unwrap_or_else(PoisonError::into_inner).asking.clone()
     }
 
@@ -100,7 +100,7 @@ impl Table {
             configs.client = Some(Arc::new(self.client_config(chain.as_ref())?));
         }
         if matches!(self.ends, Ends::Asking | Ends::Web) {
-            configs.asking = Some(self.asking_config(chain.as_ref())?);
+            configs.asking = Some(Arc::new(self.asking_config(chain.as_ref())?));
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = configs;
         self.tally.set_not_after(not_after_s);

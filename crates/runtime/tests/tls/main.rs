@@ -2,4 +2,5 @@
 
 mod authority;
 mod configuration;
+mod http;
 mod transport;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use runtime::tls::Asker;
+use runtime::tls::HttpClient;
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -29,8 +29,7 @@ const BYTES_MAX: u64 = 64 << 20;
 /// One server of etcd.
 pub(super) struct EtcdApi {
     endpoint: String,
-    http: ureq::Agent,
-    tls: Option<Asker>,
+    http: HttpClient,
     login: Option<(String, String)>,
     /// What shows who this is. After a failure, which may be that etcd knows it no more, everything here is made anew.
     token: OnceCell<String>,
@@ -134,16 +133,9 @@ impl WatchEvent {
 impl EtcdApi {
     /// The server with this number.
     pub(super) fn new(settings: &EtcdSettings, endpoint: usize) -> EtcdApi {
-        let config = ureq::Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .build();
         EtcdApi {
             endpoint: settings.endpoints[endpoint].clone(),
-            http: ureq::Agent::new_with_config(config),
-            tls: settings.tls.clone(),
+            http: HttpClient::new(TIMEOUT, settings.tls.as_ref()),
             login: settings.login.clone(),
             token: OnceCell::new(),
         }
@@ -166,12 +158,7 @@ impl EtcdApi {
 
     /// A request to `path` by nobody.
     fn open(&self, path: &str) -> RequestBuilder<WithBody> {
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let request = self.http.post(format!("{scheme}://{}/v3/{path}", self.endpoint));
-        match &self.tls {
-            Some(tls) => request.config().tls_config(tls.config()).build(),
-            None => request,
-        }
+        self.http.agent().post(format!("{}://{}/v3/{path}", self.http.scheme(), self.endpoint))
     }
 
     /// Everything under `prefix`, as the majority of etcd has it.
