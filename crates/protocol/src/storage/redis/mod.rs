@@ -483,7 +483,8 @@ impl Redis {
                 wait.as_millis()
             ),
             Unrecorded::Nobody if wait > own => {
-                format!("writes wait {} ms for leases that earlier shims have granted", wait.as_millis())
+                let held = if earlier.same_data { "writes" } else { "reads and writes" };
+                format!("{held} wait {} ms for leases that earlier shims have granted", wait.as_millis())
             }
             Unrecorded::Nobody => return,
         };
