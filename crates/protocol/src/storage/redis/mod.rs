@@ -26,7 +26,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
-use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
+use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 pub use acl::FenceName;
 use admin::{Admin, News};
@@ -470,25 +470,9 @@ impl Redis {
 
     /// Says why writes wait, at the start of a process.
     fn tell_of_waiting(&self, step: &mut StorageStep<'_>, earlier: EarlierIncarnations) {
-        let LeaseRecord { wait: own, limits, .. } = self.settings.lease_record;
-        let wait = limits.wait(earlier, None);
-        let text = match earlier.unrecorded {
-            Unrecorded::Unknown => format!(
-                "no shim has left a record of its leases here: reads and writes wait {} ms, as long as any lease may run; \
-                 before a first start, --adopt says that there were none",
-                wait.as_millis()
-            ),
-            Unrecorded::Within(_) => format!(
-                "the server has been restarted since shims served it: reads and writes wait {} ms for leases that they have granted",
-                wait.as_millis()
-            ),
-            Unrecorded::Nobody if wait > own => {
-                let held = if earlier.same_data { "writes" } else { "reads and writes" };
-                format!("{held} wait {} ms for leases that earlier shims have granted", wait.as_millis())
-            }
-            Unrecorded::Nobody => return,
-        };
-        self.health.note(NoteLevel::Warning, &text, step.events);
+        if let Some(text) = self.settings.lease_record.why_to_wait(earlier) {
+            self.health.note(NoteLevel::Warning, &text, step.events);
+        }
     }
 
     fn dial_shared(&mut self, step: &mut StorageStep<'_>) {

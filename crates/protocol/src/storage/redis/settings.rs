@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::acl::FenceName;
 use super::mark::MarkedPart;
-use crate::coherence::lease::LeaseLimits;
+use crate::coherence::lease::{EarlierIncarnations, LeaseLimits, Unrecorded};
 use crate::storage::login::Login;
 use crate::storage::network::Endpoint;
 
@@ -16,6 +16,28 @@ pub struct LeaseRecord {
     pub limits: LeaseLimits,
     /// There was none before: where nothing is on record, nothing was granted.
     pub is_first: bool,
+}
+
+impl LeaseRecord {
+    /// Why a process waits at its start, for people; `None` if it is for its own leases alone.
+    pub(super) fn why_to_wait(&self, earlier: EarlierIncarnations) -> Option<String> {
+        let wait = self.limits.wait(earlier, None);
+        let ms = wait.as_millis();
+        Some(match earlier.unrecorded {
+            Unrecorded::Unknown => format!(
+                "no shim has left a record of its leases here: reads and writes wait {ms} ms, as long as any lease may run; \
+                 before a first start, --adopt says that there were none"
+            ),
+            Unrecorded::Within(_) => format!(
+                "the server has been restarted since shims served it: reads and writes wait {ms} ms for leases that they have granted"
+            ),
+            Unrecorded::Nobody if wait > self.wait => {
+                let held = if earlier.same_data { "writes" } else { "reads and writes" };
+                format!("{held} wait {ms} ms for leases that earlier shims have granted")
+            }
+            Unrecorded::Nobody => return None,
+        })
+    }
 }
 
 /// Settings of the connections to one server.
