@@ -82,7 +82,7 @@ const VALUES: [(&str, &str, &str); 40] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 14] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -96,6 +96,7 @@ const ELSEWHERE: [(&str, &str); 14] = [
     ("[[node]]", "rack"),
     ("[[controller]]", "store_password_file"),
     ("[[shim]]", "storage_password_file"),
+    ("[[shim]]", "durability"),
     ("[[router]]", "listen_tls"),
     ("[[user]]", "password_file"),
 ];

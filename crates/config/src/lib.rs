@@ -43,7 +43,7 @@ pub use sections::{
     ClusterConfig, ForeignWriters, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig,
     SlowLogConfig,
 };
-pub use storage::{Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
+pub use storage::{Durability, Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, HttpTls, PeersTls, StorageTls, StoreTls, TlsConfig};
 pub use tracing::TracingConfig;
 pub use users::{UserConfig, UsersFrom};

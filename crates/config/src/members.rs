@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use wire::Partition;
 
 use super::scalar::{ByteSize, ReadyShims};
-use super::storage::{Password, StorageConfig};
+use super::storage::{Durability, Password, StorageConfig};
 use crate::Address;
 
 /// `[[controller]]`, one per replica.
@@ -210,6 +210,9 @@ pub struct ShimConfig {
     /// Holds the password for `storage` instead of the URL. Relative to the directory of the configuration file.
     #[serde(default)]
     pub storage_password_file: Option<PathBuf>,
+    /// What an acknowledged write to `embedded:///PATH` survives.
+    #[serde(default)]
+    pub durability: Option<Durability>,
     /// Weight of its memcached, where placement is `ketama-weighted`.
     #[serde(default = "default_weight")]
     pub weight: u32,
@@ -232,10 +235,15 @@ impl ShimConfig {
             listen,
             storage,
             storage_password_file: None,
+            durability: None,
             weight: default_weight(),
             rate_max: 0,
             admin: None,
         }
+    }
+
+    pub fn durability(&self) -> Durability {
+        self.durability.unwrap_or_default()
     }
 }
 

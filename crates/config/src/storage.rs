@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::{Deserialize, Deserializer, de};
 use wire::resp::Command;
@@ -11,7 +12,7 @@ use wire::resp::Command;
 use super::load::ConfigError;
 use crate::Address;
 
-/// `embedded:`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS),
+/// `embedded:`, `embedded:///PATH`, `memcached://HOST:PORT`, `redis://USER:PASSWORD@HOST:PORT` (`rediss://` with TLS),
 /// `redis+unix://USER:PASSWORD@/PATH`, `redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT` or
 /// `redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME` (`rediss-cluster://`, `rediss+sentinel://`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub enum StorageConfig {
     /// In memory, gone when the shim ends.
     #[default]
     Embedded,
+    /// In files of this folder, which one shim has alone.
+    Durable(PathBuf),
     Memcached {
         address: Address,
         /// As the URL has them: ketama places keys by this name.
@@ -91,6 +94,30 @@ impl RedisStorage {
     }
 }
 
+/// What a write to an embedded store on disk survives once it is acknowledged. Whatever it says, the end of the process takes
+/// nothing away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// The end of the operating system, as by a power cut.
+    #[default]
+    Always,
+    /// The same, if it is older than this.
+    Interval(Duration),
+    /// What the operating system has written by itself.
+    Never,
+}
+
+impl<'de> Deserialize<'de> for Durability {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Durability, D::Error> {
+        match String::deserialize(deserializer)?.as_str() {
+            "always" => Ok(Durability::Always),
+            "100ms" => Ok(Durability::Interval(Duration::from_millis(100))),
+            "never" => Ok(Durability::Never),
+            other => Err(de::Error::unknown_variant(other, &["always", "100ms", "never"])),
+        }
+    }
+}
+
 impl StorageConfig {
     pub fn is_memcached(&self) -> bool {
         matches!(self, StorageConfig::Memcached { .. })
@@ -98,6 +125,14 @@ impl StorageConfig {
 
     pub fn is_redis_cluster(&self) -> bool {
         self.redis().is_some_and(|redis| matches!(redis.servers, RedisServers::Cluster(_)))
+    }
+
+    /// Where an embedded store has its files.
+    pub fn folder(&self) -> Option<&Path> {
+        match self {
+            StorageConfig::Durable(folder) => Some(folder),
+            _ => None,
+        }
     }
 
     /// The kind of storage that has users, passwords and TLS.
@@ -154,7 +189,7 @@ impl fmt::Debug for Password {
     }
 }
 
-const FORMS: &str = "embedded:, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS), \
+const FORMS: &str = "embedded:, embedded:///PATH, memcached://HOST:PORT, redis://USER:PASSWORD@HOST:PORT (rediss:// with TLS), \
                      redis+unix://USER:PASSWORD@/PATH, redis-cluster://USER:PASSWORD@HOST:PORT,HOST:PORT \
                      (rediss-cluster:// with TLS) or redis+sentinel://USER:PASSWORD@HOST:PORT,HOST:PORT/NAME \
                      (rediss+sentinel:// with TLS)";
@@ -174,6 +209,7 @@ impl FromStr for StorageConfig {
             return Err(format!("this is no storage URL: write {FORMS}"));
         };
         match scheme {
+            "embedded" => embedded(rest),
             "redis" => redis_tcp(rest, false),
             "rediss" => redis_tcp(rest, true),
             "redis+unix" => redis_unix(rest),
@@ -201,6 +237,15 @@ fn without_database(place: &str) -> Result<&str, String> {
 
 fn redis(servers: RedisServers, login: Login, tls: bool) -> StorageConfig {
     StorageConfig::Redis(Box::new(RedisStorage { servers, login, tls }))
+}
+
+/// No options, so that a folder may have any name.
+fn embedded(path: &str) -> Result<StorageConfig, String> {
+    let path = Path::new(path);
+    if !path.is_absolute() || path.parent().is_none() {
+        return Err("the folder must be given from the root on: write embedded:///PATH".to_owned());
+    }
+    Ok(StorageConfig::Durable(path.components().collect()))
 }
 
 fn redis_cluster(rest: &str, tls: bool) -> Result<StorageConfig, String> {
@@ -361,6 +406,7 @@ mod tests {
     #[test]
     fn storage_urls_are_read() {
         assert_eq!("embedded:".parse(), Ok(StorageConfig::Embedded));
+        assert_eq!("embedded:///var//lib/x/".parse(), Ok(StorageConfig::Durable("/var/lib/x".into())));
         check("redis://127.0.0.1:6390", None, None, ("127.0.0.1:6390", "127.0.0.1"));
         check("redis://127.0.0.1/0", None, None, ("127.0.0.1:6379", "127.0.0.1"));
         check("redis://[::1]", None, None, ("[::1]:6379", "::1"));
@@ -402,6 +448,8 @@ mod tests {
     fn wrong_urls_say_what_is_wrong_and_keep_the_password() {
         let bad = [
             ("localhost", "no storage URL"),
+            ("embedded://relative", "from the root on"),
+            ("embedded:///", "from the root on"),
             ("http://127.0.0.1", "unknown storage scheme \"http\""),
             ("memcached://user@127.0.0.1", "no users, paths or options"),
             ("memcached://", "the host is missing"),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::Path;
 
 use protocol::coherence::lease::LeaseTerms;
 use wire::Partition;
@@ -240,6 +241,7 @@ fn check_racks(config: &Config) -> Check {
         }
         _ => {}
     }
+    check_stores(config)?;
     let clustered = |shim: &&ShimConfig| shim.storage.is_redis_cluster();
     if let (Some(shim), Some(other)) =
         (config.shims.iter().find(clustered), config.shims.iter().find(|shim| !clustered(shim)))
@@ -269,6 +271,36 @@ fn check_racks(config: &Config) -> Check {
                     "[[layer]] {:?} has no node for rack {rack:?}: add a [[node]] with layer = {:?} and rack = {rack:?}",
                     layer.name, layer.name
                 ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Embedded stores on disk.
+fn check_stores(config: &Config) -> Check {
+    let mut folders: Vec<(&Path, &str)> = Vec::new();
+    for shim in &config.shims {
+        let id = &shim.id;
+        match (shim.storage.folder(), shim.durability) {
+            (None, Some(_)) => {
+                return wrong(format!(
+                    "[[shim]] {id:?}: durability is for storage in a folder: write storage = \"embedded:///PATH\", or remove it"
+                ));
+            }
+            (None, None) => continue,
+            (Some(folder), _) => {
+                // One inside the other would be moved, backed up and deleted with it.
+                let clash =
+                    folders.iter().find(|(other, _)| folder.starts_with(other) || other.starts_with(folder));
+                if let Some((other, other_id)) = clash {
+                    return wrong(format!(
+                        "[[shim]] {id:?}: storage = \"embedded://{}\": shim {other_id:?} has {}; give each a folder of its own",
+                        folder.display(),
+                        other.display()
+                    ));
+                }
+                folders.push((folder, id));
             }
         }
     }

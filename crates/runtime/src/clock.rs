@@ -17,6 +17,14 @@ pub fn epoch() -> Duration {
     unix.saturating_sub(now().since(Time(0)))
 }
 
+/// A name of the operating system's run since it was started. Where it has none, every process is a run of its own.
+pub fn boot() -> String {
+    match std::fs::read_to_string("/proc/sys/kernel/random/boot_id") {
+        Ok(id) => id.trim().to_owned(),
+        Err(_) => format!("{:016x}", rand::random::<u64>()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use protocol::time::Time;

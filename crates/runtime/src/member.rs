@@ -13,7 +13,7 @@ use crate::clock;
 use crate::instance::{Instance, MapCell, NewPlacement, StartError};
 use crate::orders::{Order, Orders, PurgeScope, Purged};
 use crate::peers::{MemberIdentity, Peers};
-use crate::reactor::{self, ConnectionId, Driver, Event, Io, ListenerId};
+use crate::reactor::{self, ConnectionId, Driver, Event, Io, ListenerId, Waker};
 use crate::spans::SpanQueue;
 use crate::status::{HotKeyView, MemberStatus, StatusCell};
 use crate::stop::Stop;
@@ -98,6 +98,11 @@ impl<'a> NewMember<'a> {
         let listener = listener.map_err(StartError::listen(self.id, address.clone()))?;
         self.addresses.push(self.io.local_address(listener));
         Ok(listener)
+    }
+
+    /// Wakes the reactor that `run` starts.
+    pub fn waker(&self) -> Waker {
+        self.io.waker()
     }
 
     /// Links to the members that dial `listener`, and to those that will be dialled.

@@ -45,7 +45,7 @@ pub fn spawn(
         config: Arc::clone(config),
         id: shim,
         shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),
-        storage: storage::open(config, certificates, shim),
+        storage: storage::open(config, certificates, shim, member.waker()),
         peers: member.peers(Peer::Shim(shim), listener),
         placement,
         listener,

@@ -1,7 +1,7 @@
 //! Commands as the embedded storage runs them: each has one whole reply that can be read, whatever its arguments.
 
 use bytes::Bytes;
-use shim::storage::embedded::Embedded;
+use shim::storage::embedded::{Embedded, StoreClock};
 use wire::resp::{Command, ReplyScanner, RespLimits, Value, take_command};
 
 /// SETRANGE makes strings as long as Redis does: up to 512 MiB, which no bound by the input could allow.
@@ -10,7 +10,7 @@ const OFFSET_DIGITS_MAX: usize = 5;
 pub(crate) fn run(data: &[u8]) {
     let Some((&step, stream)) = data.split_first() else { return };
     let mut storage = Embedded::new(1);
-    let mut now_ms = 1_000_000;
+    let mut now = 1_000_000;
     let mut rest = Bytes::copy_from_slice(stream);
     while let Ok(Some(command)) = take_command(&mut rest, &RespLimits::default()) {
         if command.name().eq_ignore_ascii_case(b"setrange")
@@ -18,11 +18,12 @@ pub(crate) fn run(data: &[u8]) {
         {
             continue;
         }
-        now_ms += u64::from(step);
+        now += i64::from(step);
         for resp3 in [false, true] {
-            check(&command, storage.execute(now_ms, 1_700_000_000_000 + now_ms, &command, resp3));
+            let clock = StoreClock { now, unix: 1_700_000_000_000 + now };
+            check(&command, storage.execute(clock, &command, resp3));
         }
-        storage.expire(now_ms);
+        storage.expire(now);
     }
 }
 

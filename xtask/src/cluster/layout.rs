@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use super::ports::free_address;
 
@@ -12,6 +13,8 @@ pub(crate) struct Layout {
     pub(crate) racks: usize,
     pub(crate) servers_per_rack: usize,
     pub(crate) storage: LayoutStorage,
+    /// Where folders for shims are.
+    pub(crate) folders: PathBuf,
     /// Further options of each storage server.
     pub(crate) storage_options: Vec<String>,
     pub(crate) routers: usize,
@@ -49,6 +52,8 @@ pub(crate) enum LayoutStorage {
     /// A primary for each shim, and a replica of each; its data survive `kill -9`.
     RedisCluster,
     Memcached,
+    /// A folder for each shim.
+    Folder,
 }
 
 impl LayoutStorage {
@@ -67,6 +72,7 @@ impl Default for Layout {
             racks: 2,
             servers_per_rack: 1,
             storage: LayoutStorage::Redis,
+            folders: PathBuf::new(),
             storage_options: Vec::new(),
             routers: 1,
             controllers: 1,
@@ -149,8 +155,12 @@ impl Layout {
             Ok(())
         };
         let servers = self.racks * self.servers_per_rack;
-        let replicas = if self.storage == LayoutStorage::RedisCluster { servers } else { 0 };
-        for server in 0..servers + replicas {
+        let processes = match self.storage {
+            LayoutStorage::Redis | LayoutStorage::DurableRedis | LayoutStorage::Memcached => servers,
+            LayoutStorage::RedisCluster => 2 * servers,
+            LayoutStorage::Folder => 0,
+        };
+        for server in 0..processes {
             add(LayoutRole::Redis, format!("redis-{server}"), 0, None)?;
         }
         for controller in 0..self.controllers {
@@ -219,15 +229,21 @@ impl Layout {
                 ),
             ),
             LayoutRole::Shim => {
-                let (scheme, all) = match self.storage {
-                    LayoutStorage::Redis | LayoutStorage::DurableRedis => ("redis", false),
-                    LayoutStorage::RedisCluster => ("redis-cluster", true),
-                    LayoutStorage::Memcached => ("memcached", false),
+                let servers = |all: bool| {
+                    let servers = members.iter().filter(|other| other.role == LayoutRole::Redis);
+                    let servers = servers.filter(|other| all || member.dials(other));
+                    servers.map(|server| at(server).to_string()).collect::<Vec<_>>().join(",")
                 };
-                let servers = members.iter().filter(|other| other.role == LayoutRole::Redis);
-                let servers = servers.filter(|other| all || member.dials(other));
-                let addresses: Vec<String> = servers.map(|server| at(server).to_string()).collect();
-                let url = format!("{scheme}://{}", addresses.join(","));
+                let url = match self.storage {
+                    LayoutStorage::Redis | LayoutStorage::DurableRedis => {
+                        format!("redis://{}", servers(false))
+                    }
+                    LayoutStorage::RedisCluster => format!("redis-cluster://{}", servers(true)),
+                    LayoutStorage::Memcached => format!("memcached://{}", servers(false)),
+                    LayoutStorage::Folder => {
+                        format!("embedded://{}", self.folders.join(format!("store-{}", member.id)).display())
+                    }
+                };
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
             LayoutRole::Router => push(text, format_args!("{}\n", self.router_lines)),

@@ -98,6 +98,8 @@ impl ProcessCluster {
         seed: u64,
         namespace: Option<Namespace>,
     ) -> anyhow::Result<ProcessCluster> {
+        let folder = Folder::new("cluster")?;
+        let layout = Layout { folders: folder.path().to_owned(), ..layout };
         let mut members = layout.members()?;
         let isolated = members.iter_mut().rfind(|member| member.role == LayoutRole::Node);
         let namespace = namespace.zip(isolated).map(|(namespace, node)| {
@@ -106,7 +108,6 @@ impl ProcessCluster {
             (namespace, node.id.clone())
         });
         let proxy = if layout.proxied { Some(Proxy::start(seed)?) } else { None };
-        let folder = Folder::new("cluster")?;
         let (processes, binary) = (BTreeMap::new(), binary.to_owned());
         let proxied = BTreeMap::new();
         let redis_cluster = None;

@@ -20,8 +20,8 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
   --seed N          decides commands and faults, as far as the kernel's timing allows (default 1)
   --faults LIST     kinds of faults, with commas between them (default: all that can befall the storage); `none`
                     for none
-  --storage LIST    redis, cluster (a Redis Cluster of six) or memcached; of several the rounds take turns
-                    (default: redis)
+  --storage LIST    redis, cluster (a Redis Cluster of six), memcached or folder (the shims' own stores on disk); of
+                    several the rounds take turns (default: redis)
   --clients N       client threads (default 12)
   --binary PATH     a `distcache` to test (default: builds this tree, optimised and with every assertion)
   --json            prints the summary as JSON
@@ -29,10 +29,11 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
 ";
 
 /// By the names that `--storage` takes.
-const STORAGES: [(&str, LayoutStorage); 3] = [
+const STORAGES: [(&str, LayoutStorage); 4] = [
     ("redis", LayoutStorage::Redis),
     ("cluster", LayoutStorage::RedisCluster),
     ("memcached", LayoutStorage::Memcached),
+    ("folder", LayoutStorage::Folder),
 ];
 
 #[derive(Clone, Debug, PartialEq)]

@@ -104,6 +104,9 @@ impl InjectedFault {
             InjectedFault::KillStorage | InjectedFault::MoveSlot | InjectedFault::FailOver => {
                 storage == LayoutStorage::RedisCluster
             }
+            InjectedFault::PauseStorage => storage != LayoutStorage::Folder,
+            // The folder is its predecessor's as long as that lives.
+            InjectedFault::ReplaceShim => storage != LayoutStorage::Folder,
             _ => true,
         }
     }

@@ -199,9 +199,10 @@ impl JepsenRound<'_> {
             keys: JepsenKeys::new(PLACES, histories),
             speech: match self.storage {
                 LayoutStorage::Memcached => Speech::Memcached,
-                LayoutStorage::Redis | LayoutStorage::DurableRedis | LayoutStorage::RedisCluster => {
-                    Speech::Redis
-                }
+                LayoutStorage::Redis
+                | LayoutStorage::DurableRedis
+                | LayoutStorage::RedisCluster
+                | LayoutStorage::Folder => Speech::Redis,
             },
             start: Instant::now(),
             stop: AtomicBool::new(false),

@@ -113,7 +113,12 @@ impl ProxyPlan {
             (_, true) => "keys placed by DistCache's own hash ring",
             (_, false) => "keys stay where they are",
         };
-        let servers = if count == 1 { "server" } else { "servers" };
+        let servers = match (self.servers.are_folders(), count) {
+            (true, 1) => "folder",
+            (true, _) => "folders",
+            (false, 1) => "server",
+            (false, _) => "servers",
+        };
         let speaks = match self.protocol {
             FrontProtocol::Redis => "Redis",
             FrontProtocol::Memcached => "memcached",

@@ -91,6 +91,11 @@ impl ProxyServers {
         self.0.iter().map(|server| server.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
+    /// Whether all of them are stores of the shims' own.
+    pub(crate) fn are_folders(&self) -> bool {
+        self.0.iter().all(|server| server.storage.folder().is_some())
+    }
+
     /// A name for what is kept for exactly these servers.
     pub(crate) fn folder(&self) -> String {
         format!("{:016x}", (Functions::new(FOLDERS, 0).digest(0, self.names().as_bytes()).0 >> 64) as u64)

@@ -29,6 +29,7 @@ mod scripts;
 mod sentinel;
 mod short_file;
 mod status;
+mod stores;
 mod table;
 mod tls;
 mod tracking;

@@ -3,6 +3,7 @@
 
 mod backoff;
 mod discovery;
+pub mod durable;
 mod health;
 mod login;
 pub mod memcached;

@@ -46,7 +46,7 @@ pub enum StorageInput {
         connection: ConnectionId,
         reason: String,
     },
-    /// Every few milliseconds.
+    /// Every few milliseconds, and whenever somebody has woken the driver, as threads of the storage do.
     Tick,
     /// The last that it is told: it leaves its servers as it found them, and closes everything.
     Leave,

@@ -2,22 +2,18 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
 use protocol::storage::network::{Backend, Network, StorageInput};
-use protocol::storage::{Lane, StorageEvent, StorageTraits, Store};
+use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use runtime::clock;
-use smallvec::SmallVec;
-use wire::resp::transaction::MULTI;
-use wire::resp::{Command, reply};
 
-use super::embedded::Embedded;
-use super::topics::StoreTopics;
+use super::embedded::table::KeyTable;
+use super::embedded::{Embedded, StoreClock};
+use super::served::Served;
 
 pub(crate) struct Memory {
-    store: Embedded,
-    topics: StoreTopics,
+    served: Served<KeyTable>,
     /// From the Unix epoch to when CLOCK_BOOTTIME was zero, sampled once: steps of the wall clock must not move deadlines.
     epoch: Duration,
     /// The data lives and ends with this value, so it has one incarnation.
@@ -51,8 +47,7 @@ impl Backend for Memory {
 impl Memory {
     pub(super) fn new(seed: u64, is_first: bool) -> Memory {
         Memory {
-            store: Embedded::new(seed),
-            topics: StoreTopics::default(),
+            served: Served::new(Embedded::new(seed)),
             epoch: clock::epoch(),
             incarnation: seed,
             announced: false,
@@ -61,32 +56,9 @@ impl Memory {
     }
 
     fn store(&mut self, now: Time, store: Store, events: &mut Vec<StorageEvent>) {
-        let resp3 = match store.lane {
-            Lane::Shared { resp3 }
-            | Lane::Scripts { resp3 }
-            | Lane::Pinned { resp3 }
-            | Lane::Watching { resp3, .. } => resp3,
-            Lane::Subscriber | Lane::Feed | Lane::ReadFeed => true,
-        };
-        let now_ms = now.0 / 1000;
-        let unix_ms = now_ms + self.epoch.as_millis() as u64;
-        let execute = |frame: Bytes| match Command::parse(frame) {
-            // Nobody else can write here, so there is nothing to report.
-            Ok(command) if store.lane == Lane::Feed && command.name() == b"CLIENT" => {
-                Bytes::from_static(reply::OK)
-            }
-            Ok(command) if store.lane == Lane::Subscriber => {
-                let answered = self.topics.execute(&command, events);
-                answered.unwrap_or_else(|| self.store.execute(now_ms, unix_ms, &command, resp3))
-            }
-            Ok(command) => self.store.execute(now_ms, unix_ms, &command, resp3),
-            Err(error) => Bytes::from(format!("-ERR {error}\r\n")),
-        };
-        let replies = match &store.commands[..] {
-            [multi, queued @ .., _] if multi == MULTI => transaction(queued.iter().cloned().map(execute)),
-            _ => store.commands.into_iter().map(execute).collect(),
-        };
-        events.push(StorageEvent::Replies { ticket: store.ticket, replies });
+        let now = (now.0 / 1000) as i64;
+        let clock = StoreClock { now, unix: now + self.epoch.as_millis() as i64 };
+        self.served.store(clock, store, events);
     }
 
     fn tick(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
@@ -99,20 +71,6 @@ impl Memory {
             };
             events.push(StorageEvent::Up { incarnation: self.incarnation, traits, earlier });
         }
-        self.store.expire(now.0 / 1000);
+        self.served.expire((now.0 / 1000) as i64);
     }
-}
-
-/// The replies from MULTI's to EXEC's: whole batches are carried out, so nothing can come in between.
-fn transaction(replies: impl ExactSizeIterator<Item = Bytes>) -> SmallVec<[Bytes; 2]> {
-    let mut all = SmallVec::with_capacity(replies.len() + 2);
-    all.push(Bytes::from_static(reply::OK));
-    let mut exec = Vec::new();
-    reply::array_header(replies.len(), &mut exec);
-    for reply in replies {
-        all.push(Bytes::from_static(b"+QUEUED\r\n"));
-        exec.extend_from_slice(&reply);
-    }
-    all.push(exec.into());
-    all
 }

@@ -1,9 +1,11 @@
 //! The storage of one shim: which backend the configuration names, and the sockets it uses. Not when it may be asked what,
 //! and not how servers are fenced (`protocol::storage`).
 
+pub mod durable;
 pub mod embedded;
 mod memory;
 mod open;
+mod served;
 mod topics;
 
 use std::net::SocketAddr;
@@ -44,12 +46,12 @@ impl Storage {
         self.backend.step(now, input, &mut sockets, events);
     }
 
-    /// Gives back what is not its own. `Tick` is taken and given back.
+    /// Gives back what is not its own. `Tick` and `Woken` are taken and given back.
     pub fn event(&mut self, io: &mut Io, event: Event, events: &mut Vec<StorageEvent>) -> Option<Event> {
         let (now, input) = match event {
-            Event::Tick => {
+            Event::Tick | Event::Woken => {
                 self.step(io, io.now(), StorageInput::Tick, events);
-                return Some(Event::Tick);
+                return Some(event);
             }
             Event::Data { connection, bytes, now } if self.is_own(connection) => {
                 (now, StorageInput::Data { connection: number(connection), bytes })

@@ -6,22 +6,42 @@ use config::{Config, RedisServers, RedisStorage, StorageConfig};
 use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
 use protocol::shim::TRANSFERS_MAX;
+use protocol::storage::durable::StoreLife;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
 use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
+use runtime::clock;
+use runtime::reactor::Waker;
 use runtime::tls::Certificates;
 use wire::ShimId;
 
 use super::Storage;
+use super::durable::{Durable, DurableSettings};
 use super::memory::Memory;
 
-pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -> Storage {
+/// `waker` is for storage with threads of its own.
+pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId, waker: Waker) -> Storage {
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
     match &config.shim(shim).storage {
         StorageConfig::Embedded => {
             Storage::new(Box::new(Memory::new(rand::random(), config.first_life)), None, None)
+        }
+        StorageConfig::Durable(path) => {
+            let settings = DurableSettings {
+                path: path.clone(),
+                durability: config.shim(shim).durability(),
+                life: StoreLife {
+                    boot: clock::boot(),
+                    folder: 0,
+                    part: config.marked_part(shim),
+                    lease_record: lease_record(config),
+                    adopts: config.adopts,
+                },
+                seed: rand::random(),
+            };
+            Storage::new(Box::new(Durable::new(settings, waker)), None, None)
         }
         StorageConfig::Memcached { address, .. } => {
             let settings = MemcachedSettings {
@@ -34,6 +54,14 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId) -
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)
         }
         StorageConfig::Redis(redis) => open_redis(config, certificates, shim, redis),
+    }
+}
+
+fn lease_record(config: &Config) -> LeaseRecord {
+    LeaseRecord {
+        wait: config.cluster.lease_terms().restart_wait(),
+        limits: LeaseLimits::default(),
+        is_first: config.first_life,
     }
 }
 
@@ -51,11 +79,7 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         fence: config.fence(shim),
         mark: config.marked_part(shim),
         adopts: config.adopts,
-        lease_record: LeaseRecord {
-            wait: config.cluster.lease_terms().restart_wait(),
-            limits: LeaseLimits::default(),
-            is_first: config.first_life,
-        },
+        lease_record: lease_record(config),
         cluster_mode: false,
         timeout,
         pinned_max: config.limits.blocking_max + TRANSFERS_MAX,

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
-use shim::storage::embedded::Embedded;
+use shim::storage::embedded::{Embedded, StoreClock};
 use wire::resp::{Command, Value};
 
 use crate::server::{Client, Server};
@@ -17,26 +17,35 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64
 }
 
-struct Twins {
-    embedded: Embedded,
+/// Carries out a command.
+pub(crate) type Answer = Box<dyn FnMut(&Command) -> Bytes>;
+
+pub(crate) struct Twins {
+    embedded: Answer,
     client: Client,
-    resp3: bool,
+}
+
+fn in_memory(resp3: bool) -> Answer {
+    let mut store = Embedded::new(1);
+    Box::new(move |command| {
+        let unix = unix_ms();
+        let clock = StoreClock { now: (unix - CLOCK_OFFSET_MS) as i64, unix: unix as i64 };
+        store.execute(clock, command, resp3)
+    })
 }
 
 impl Twins {
-    fn new(server: &Server, resp3: bool) -> Twins {
+    pub(crate) fn new(server: &Server, resp3: bool, embedded: Answer) -> Twins {
         let mut client = server.client();
         client.ask(&["FLUSHALL"]);
         if resp3 {
             client.ask(&["HELLO", "3"]);
         }
-        Twins { embedded: Embedded::new(1), client, resp3 }
+        Twins { embedded, client }
     }
 
     fn ask(&mut self, args: &[Vec<u8>]) -> (Bytes, Bytes) {
-        let unix = unix_ms();
-        let command = Command::from_args(args);
-        let embedded = self.embedded.execute(unix - CLOCK_OFFSET_MS, unix, &command, self.resp3);
+        let embedded = (self.embedded)(&Command::from_args(args));
         (embedded, self.client.ask(args))
     }
 
@@ -248,13 +257,11 @@ const FORMS: &[&str] = &[
     "SELECT 0",
 ];
 
-fn random_commands(resp3: bool) {
-    // The embedded store has one database.
-    let Some(server) = Server::start(&["--databases", "1"]) else { return };
-    let mut twins = Twins::new(&server, resp3);
-    for case in cases::seeds(6) {
+/// So many commands for each of so many seeds.
+pub(crate) fn random_commands(twins: &mut Twins, seeds: u32, commands: usize) {
+    for case in cases::seeds(seeds) {
         let mut source = Source(SmallRng::seed_from_u64(case.seed));
-        for _ in 0..5_000 {
+        for _ in 0..commands {
             let form = FORMS[source.below(FORMS.len())];
             let args = source.arguments(form);
             twins.check(&args);
@@ -266,19 +273,25 @@ fn random_commands(resp3: bool) {
 
 #[test]
 fn random_commands_are_answered_as_by_redis_in_resp2() {
-    random_commands(false);
+    random_commands_in_memory(false);
 }
 
 #[test]
 fn random_commands_are_answered_as_by_redis_in_resp3() {
-    random_commands(true);
+    random_commands_in_memory(true);
+}
+
+fn random_commands_in_memory(resp3: bool) {
+    // The embedded store has one database.
+    let Some(server) = Server::start(&["--databases", "1"]) else { return };
+    random_commands(&mut Twins::new(&server, resp3, in_memory(resp3)), 6, 5_000);
 }
 
 #[test]
 fn chosen_commands_are_answered_as_by_redis() {
     let Some(server) = Server::start(&[]) else { return };
     for resp3 in [false, true] {
-        let mut twins = Twins::new(&server, resp3);
+        let mut twins = Twins::new(&server, resp3, in_memory(resp3));
         let odd = [&b"EXPIRE"[..], b"k", b"100", b"a\rb\n\r\n"].map(<[u8]>::to_vec);
         twins.check(&odd);
         for command in [
@@ -327,7 +340,8 @@ fn chosen_commands_are_answered_as_by_redis() {
 #[test]
 fn a_scan_returns_every_key_that_stays_although_others_come_and_go() {
     let mut store = Embedded::new(1);
-    let mut run = |args: &[&str]| store.execute(1, 1, &Command::from_args(args), false);
+    let mut run =
+        |args: &[&str]| store.execute(StoreClock { now: 1, unix: 1 }, &Command::from_args(args), false);
     for number in 0..100 {
         run(&["SET", &format!("stays:{number}"), "v"]);
         run(&["SET", &format!("goes:{number}"), "v"]);
@@ -354,8 +368,9 @@ fn a_scan_returns_every_key_that_stays_although_others_come_and_go() {
 #[test]
 fn time_passes_by_the_clock_that_is_passed_in() {
     let mut store = Embedded::new(1);
-    let mut run =
-        |now: u64, args: &[&str]| store.execute(now, 5_000_000 + now, &Command::from_args(args), false);
+    let mut run = |now: i64, args: &[&str]| {
+        store.execute(StoreClock { now, unix: 5_000_000 + now }, &Command::from_args(args), false)
+    };
     run(10, &["SET", "k", "v", "PX", "100"]);
     assert_eq!(run(60, &["PTTL", "k"]), ":50\r\n");
     assert_eq!(run(60, &["PEXPIRETIME", "k"]), ":5000110\r\n");
@@ -367,7 +382,8 @@ fn time_passes_by_the_clock_that_is_passed_in() {
 #[test]
 fn other_commands_name_the_storage_that_serves_them() {
     let mut store = Embedded::new(1);
-    let reply = store.execute(1, 1, &Command::from_args(&["HSET", "h", "f", "v"]), false);
+    let reply =
+        store.execute(StoreClock { now: 1, unix: 1 }, &Command::from_args(&["HSET", "h", "f", "v"]), false);
     let reply = String::from_utf8_lossy(&reply).into_owned();
     assert!(reply.starts_with("-ERR ") && reply.contains("'hset'"), "{reply}");
     assert!(reply.contains("--storage redis") && reply.contains("redis://"), "{reply}");

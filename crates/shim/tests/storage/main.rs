@@ -1,5 +1,6 @@
-//! The storages of a shim against real redis-server processes. Not the shim's machine.
+//! The storages of a shim against real redis-server processes, and on disk. Not the shim's machine.
 
+mod durable;
 mod embedded;
 mod failover;
 mod mark;

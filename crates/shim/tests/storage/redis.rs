@@ -18,19 +18,19 @@ use crate::server::Server;
 pub(crate) const RESP2: Lane = Lane::Shared { resp3: false };
 /// How long successors wait for leases.
 const WAIT: Duration = Duration::from_millis(1020);
-const RESP3: Lane = Lane::Shared { resp3: true };
+pub(crate) const RESP3: Lane = Lane::Shared { resp3: true };
 pub(crate) const PINNED: Lane = Lane::Pinned { resp3: false };
 /// Far more than anything here takes: a test that waits this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 struct Recorder {
-    redis: Backed,
+    backed: Backed,
     events: Vec<StorageEvent>,
 }
 
 impl Driver for Recorder {
     fn event(&mut self, io: &mut Io, event: Event) {
-        self.redis.event(io, event, &mut self.events);
+        self.backed.event(io, event, &mut self.events);
     }
 }
 
@@ -48,13 +48,17 @@ impl Storage {
 
     pub(crate) fn with(settings: RedisSettings) -> Storage {
         let address = settings.address.parse().expect("an address");
-        let redis = Backed::new(Box::new(Redis::new(settings)), Some(address), None);
-        let recorder = Recorder { redis, events: Vec::new() };
-        Storage { reactor: Reactor::new(Io::new().expect("a reactor")), recorder, tickets: 0 }
+        Storage::over(|_| Backed::new(Box::new(Redis::new(settings)), Some(address), None))
+    }
+
+    pub(crate) fn over(make: impl FnOnce(&Io) -> Backed) -> Storage {
+        let io = Io::new().expect("a reactor");
+        let recorder = Recorder { backed: make(&io), events: Vec::new() };
+        Storage { reactor: Reactor::new(io), recorder, tickets: 0 }
     }
 
     /// Turns until an event is as wanted; it is taken, and so is what was said of the storage's state before.
-    fn until<T>(&mut self, what: &str, wanted: impl Fn(&StorageEvent) -> Option<T>) -> T {
+    pub(crate) fn until<T>(&mut self, what: &str, wanted: impl Fn(&StorageEvent) -> Option<T>) -> T {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(at) = self.recorder.events.iter().position(|event| wanted(event).is_some()) {
@@ -108,21 +112,21 @@ impl Storage {
     }
 
     pub(crate) fn is_up(&self) -> bool {
-        self.recorder.redis.is_up()
+        self.recorder.backed.is_up()
     }
 
     pub(crate) fn is_replaced(&self) -> bool {
-        self.recorder.redis.is_replaced()
+        self.recorder.backed.is_replaced()
     }
 
     /// How often it came up.
     pub(crate) fn incarnations(&self) -> u64 {
-        self.recorder.redis.reconnects() + 1
+        self.recorder.backed.reconnects() + 1
     }
 
     pub(crate) fn stop(&mut self) {
-        let (io, Recorder { redis, events }) = (self.reactor.io(), &mut self.recorder);
-        redis.step(io, io.now(), StorageInput::Leave, events);
+        let (io, Recorder { backed, events }) = (self.reactor.io(), &mut self.recorder);
+        backed.step(io, io.now(), StorageInput::Leave, events);
     }
 
     /// The first reply to a command, or nothing if it was lost.
@@ -146,7 +150,7 @@ impl Storage {
     pub(crate) fn until_refused(&mut self) -> String {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            if let Some(refusal) = self.recorder.redis.refusal() {
+            if let Some(refusal) = self.recorder.backed.refusal() {
                 return refusal.to_owned();
             }
             assert!(Instant::now() < deadline, "never refused: {:?}", self.recorder.events);
@@ -155,12 +159,16 @@ impl Storage {
     }
 
     pub(crate) fn store(&mut self, lane: Lane, commands: &[&[&str]]) -> u64 {
+        self.store_frames(lane, commands.iter().map(|args| Command::from_args(args).frame().clone()))
+    }
+
+    pub(crate) fn store_frames(&mut self, lane: Lane, frames: impl Iterator<Item = Bytes>) -> u64 {
         self.tickets += 1;
-        let commands = commands.iter().map(|args| Command::from_args(args).frame().clone()).collect();
+        let commands = frames.collect();
         let store = Store { ticket: self.tickets, lane, reach: Reach::Whole, commands };
         let io = self.reactor.io();
         let now = io.now();
-        self.recorder.redis.step(io, now, StorageInput::Store(store), &mut self.recorder.events);
+        self.recorder.backed.step(io, now, StorageInput::Store(store), &mut self.recorder.events);
         self.tickets
     }
 
@@ -380,7 +388,7 @@ fn a_connection_lost_amid_a_batch_is_fenced_and_made_again() {
     storage.until_fenced();
     assert_eq!(storage.until_up(), incarnation);
     assert_eq!(storage.ask(RESP2, &["MGET", "a", "b", "c"]), "*3\r\n$1\r\n1\r\n$-1\r\n$-1\r\n");
-    assert_eq!(storage.recorder.redis.reconnects(), 1);
+    assert_eq!(storage.recorder.backed.reconnects(), 1);
 }
 
 #[test]
@@ -417,7 +425,7 @@ fn an_unreachable_server_is_named_and_used_once_it_is_there() {
     let mut storage = Storage::new(&server, 1);
     let reason = storage.until_down();
     assert!(reason.contains("redis.sock") && reason.contains("No such file"), "{reason}");
-    assert_eq!(storage.recorder.redis.refusal(), None);
+    assert_eq!(storage.recorder.backed.refusal(), None);
     server.restart(&[]);
     storage.until_up();
 }
@@ -505,7 +513,7 @@ fn a_blocking_command_has_its_own_connection_and_can_be_given_up() {
     let io = storage.reactor.io();
     let now = io.now();
     let abort = StorageInput::Control { ticket: blocked, control: CommandControl::Abort };
-    storage.recorder.redis.step(io, now, abort, &mut storage.recorder.events);
+    storage.recorder.backed.step(io, now, abort, &mut storage.recorder.events);
     assert!(storage.until_lost(blocked), "it may have been served while it was given up");
     storage.until_fenced();
     assert_eq!(storage.ask(RESP2, &["LPUSH", "q", "y"]), ":1\r\n");

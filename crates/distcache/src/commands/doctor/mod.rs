@@ -5,6 +5,7 @@ mod finding;
 mod members;
 mod redis;
 mod storage;
+mod store;
 mod talk;
 
 use std::time::Duration;

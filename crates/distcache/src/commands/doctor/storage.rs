@@ -10,6 +10,7 @@ use wire::resp::{Command, Value};
 
 use super::finding::DoctorFindings;
 use super::redis::{self, ExaminedServer, advice};
+use super::store;
 use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion, ask};
 
 /// The first release with the meta protocol as shims use it.
@@ -31,6 +32,9 @@ pub(super) fn check(
                 "the data lives in the shim's memory and is gone when it ends",
                 "give the address of a server in `storage` for anything but a trial",
             ),
+            StorageConfig::Durable(folder) => {
+                store::check(id, folder, config.marked_part(ShimId(index as u16)).as_ref(), findings);
+            }
             StorageConfig::Memcached { address, .. } => {
                 memcacheds.push((format!("{id} memcached://{address}"), address.clone()));
             }

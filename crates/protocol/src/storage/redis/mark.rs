@@ -83,46 +83,64 @@ impl MarkedPart {
         let Some(mark) = Mark::parse(&String::from_utf8_lossy(&code)) else {
             return Err(format!("the server's function library {LIBRARY:?} says nothing that is known here"));
         };
-        match self.difference(&mark.part) {
+        match self.difference(&mark.part, "the server") {
             Some(difference) => Err(difference),
             None => Ok(MarkSeen::Fits),
         }
     }
 
-    /// Why keys that are there would be looked for elsewhere. One server alone has all keys, whatever the secret.
-    fn difference(&self, found: &MarkedPart) -> Option<String> {
+    /// Why keys that `storage` (a noun with its article) holds would be looked for elsewhere. One server alone has all keys,
+    /// whatever the secret.
+    pub(in crate::storage) fn difference(&self, found: &MarkedPart, storage: &str) -> Option<String> {
         let list = |names: &[String]| names.join(", ");
         match () {
             () if self.shims.len() == 1 && found.shims.len() == 1 => None,
             () if self.id != found.id => {
-                Some(format!("the server holds keys of cluster {:?} with another secret", found.cluster))
+                Some(format!("{storage} holds keys of cluster {:?} with another secret", found.cluster))
             }
             () if self.shims != found.shims => Some(format!(
-                "the server was filled with [[shim]] entries {}, and they are {} now",
+                "{storage} was filled with [[shim]] entries {}, and they are {} now",
                 list(&found.shims),
                 list(&self.shims)
             )),
             () if self.shim != found.shim => Some(format!(
-                "the server holds the keys of {}, and is `storage` of {} now",
+                "{storage} holds the keys of {}, and is `storage` of {} now",
                 found.shim, self.shim
             )),
             () => None,
         }
     }
+
+    /// As lines of a key and its value.
+    pub(in crate::storage) fn lines(&self) -> [(&'static str, String); 3] {
+        let names: Vec<String> = self.shims.iter().map(|name| escaped(name)).collect();
+        [
+            ("cluster", format!("{} {}", self.id, escaped(&self.cluster))),
+            ("shims", names.join(" ")),
+            ("shim", escaped(&self.shim)),
+        ]
+    }
+
+    /// From such lines; `line` gives the value of a key.
+    pub(in crate::storage) fn parse<'a>(line: impl Fn(&str) -> Option<&'a str>) -> Option<MarkedPart> {
+        let (id, cluster) = line("cluster")?.split_once(' ')?;
+        Some(MarkedPart {
+            id: id.to_owned(),
+            cluster: unescaped(cluster),
+            shims: line("shims")?.split(' ').map(unescaped).collect(),
+            shim: unescaped(line("shim")?),
+        })
+    }
 }
 
 impl Mark {
     fn code(&self) -> String {
-        let MarkedPart { id, cluster, shims, shim } = &self.part;
-        let names: Vec<String> = shims.iter().map(|name| escaped(name)).collect();
+        let [cluster, shims, shim] = self.part.lines().map(|(key, value)| format!("-- {key} {value}"));
         format!(
             "#!lua name={LIBRARY}\n\
              -- Whose keys this server holds. DistCache reads it before it serves them, and writes it again if it is deleted.\n\
-             -- cluster {id} {}\n-- shims {}\n-- shim {}\n-- wait {}\n-- seen {}\n\
+             {cluster}\n{shims}\n{shim}\n-- wait {}\n-- seen {}\n\
              redis.register_function('{LIBRARY}', function() return redis.status_reply('OK') end)\n",
-            escaped(cluster),
-            names.join(" "),
-            escaped(shim),
             self.wait.as_micros().div_ceil(1000),
             self.seen
         )
@@ -132,13 +150,7 @@ impl Mark {
         let line = |key: &str| {
             code.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(key)?.strip_prefix(' '))
         };
-        let (id, cluster) = line("cluster")?.split_once(' ')?;
-        let part = MarkedPart {
-            id: id.to_owned(),
-            cluster: unescaped(cluster),
-            shims: line("shims")?.split(' ').map(unescaped).collect(),
-            shim: unescaped(line("shim")?),
-        };
+        let part = MarkedPart::parse(line)?;
         let wait = Duration::from_millis(line("wait")?.parse().ok()?);
         Some(Mark { part, wait, seen: line("seen")?.parse().ok()? })
     }

@@ -20,7 +20,7 @@ pub struct LeaseRecord {
 
 impl LeaseRecord {
     /// Why a process waits at its start, for people; `None` if it is for its own leases alone.
-    pub(super) fn why_to_wait(&self, earlier: EarlierIncarnations) -> Option<String> {
+    pub fn why_to_wait(&self, earlier: EarlierIncarnations) -> Option<String> {
         let wait = self.limits.wait(earlier, None);
         let ms = wait.as_millis();
         Some(match earlier.unrecorded {

@@ -6,11 +6,12 @@ use wire::resp::{Command, reply};
 
 use super::number;
 
-/// The store's clock and the wall clock, in milliseconds. Their distance stays the same while a store lives.
+/// The store's own clock, which never steps, and the wall clock, in milliseconds. Their distance stays the same while a store
+/// lives, or times to live would change.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct StoreClock {
-    pub(super) now: i64,
-    pub(super) unix: i64,
+pub struct StoreClock {
+    pub now: i64,
+    pub unix: i64,
 }
 
 impl StoreClock {

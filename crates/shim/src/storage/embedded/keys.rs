@@ -2,6 +2,7 @@
 
 use super::call::{CallFault, CallOutcome, EmbeddedCall, NO_SUCH_KEY, SYNTAX};
 use super::keyspace::{Encoding, Keyspace, StoredObject};
+use bytes::Bytes;
 use commands::glob;
 
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Conditions {
 }
 
 /// EXPIRE, PEXPIRE, EXPIREAT and PEXPIREAT.
-pub(super) fn expire(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn expire(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let conditions = conditions(call)?;
     let fault = || CallFault::expire_time(call.name);
     let mut when = call.integer(2)?;
@@ -59,7 +60,7 @@ pub(super) fn expire(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOu
     let current = keys.get(clock.now, key).map(|object| object.deadline().map(|at| clock.unix(at)));
     let allowed = current.is_some_and(|current| conditions.allow(when, current));
     if allowed && when <= clock.unix {
-        keys.remove(clock.now, key);
+        keys.take(clock.now, key);
     } else if allowed {
         keys.expire_at(clock.now, key, Some(clock.deadline(when)));
     }
@@ -68,7 +69,7 @@ pub(super) fn expire(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOu
 }
 
 /// TTL, PTTL, EXPIRETIME and PEXPIRETIME.
-pub(super) fn ttl(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn ttl(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let clock = call.clock;
     let value = match keys.get(clock.now, call.arg(1)).map(StoredObject::deadline) {
         None => -2,
@@ -83,7 +84,7 @@ pub(super) fn ttl(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutco
     Ok(())
 }
 
-pub(super) fn persist(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn persist(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, now) = (call.arg(1), call.clock.now);
     let persisted = keys.get(now, key).is_some_and(|object| object.deadline().is_some());
     if persisted {
@@ -94,27 +95,28 @@ pub(super) fn persist(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallO
 }
 
 /// DEL and UNLINK.
-pub(super) fn delete(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
-    let removed = (1..call.len()).filter(|&index| keys.remove(call.clock.now, call.arg(index))).count();
+pub(super) fn delete(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+    let removed =
+        (1..call.len()).filter(|&index| keys.take(call.clock.now, call.arg(index)).is_some()).count();
     call.reply.integer(removed as i64);
     Ok(())
 }
 
 /// EXISTS and TOUCH.
-pub(super) fn exists(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn exists(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let found = (1..call.len()).filter(|&index| keys.contains(call.clock.now, call.arg(index))).count();
     call.reply.integer(found as i64);
     Ok(())
 }
 
-pub(super) fn type_of(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn type_of(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let found = keys.contains(call.clock.now, call.arg(1));
     call.reply.simple(if found { "string" } else { "none" });
     Ok(())
 }
 
 /// RENAME and RENAMENX.
-pub(super) fn rename(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn rename(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
     let only_absent = call.name == "renamenx";
     if !keys.contains(now, source) {
@@ -136,7 +138,7 @@ pub(super) fn rename(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOu
     Ok(())
 }
 
-pub(super) fn copy(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn copy(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (source, target, now) = (call.arg(1), call.arg(2), call.clock.now);
     let mut replace = false;
     let mut index = 3;
@@ -167,24 +169,22 @@ pub(super) fn copy(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
     Ok(())
 }
 
-fn reply_keys(call: &mut EmbeddedCall<'_>, found: &[&StoredObject]) {
+fn reply_keys(call: &mut EmbeddedCall<'_>, found: &[Bytes]) {
     call.reply.array(found.len());
-    for object in found {
-        call.reply.bulk(&object.key);
+    for key in found {
+        call.reply.bulk(key);
     }
 }
 
-pub(super) fn keys(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn keys(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let pattern = call.arg(1);
-    let found: Vec<&StoredObject> = (0..keys.slots_count())
-        .filter_map(|slot| keys.at_slot(call.clock.now, slot))
-        .filter(|object| pattern == b"*" || glob::matches(pattern, &object.key))
-        .collect();
+    let (mut found, _) = keys.scan(call.clock.now, 0, usize::MAX);
+    found.retain(|key| pattern == b"*" || glob::matches(pattern, key));
     reply_keys(call, &found);
     Ok(())
 }
 
-pub(super) fn scan(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn scan(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let cursor = std::str::from_utf8(call.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
     let cursor = cursor.ok_or(CallFault::text("ERR invalid cursor"))?;
     let (mut pattern, mut count, mut of_type) = (b"*".as_slice(), 10, b"string".as_slice());
@@ -204,41 +204,32 @@ pub(super) fn scan(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
         }
         index += 2;
     }
-    let first = usize::try_from(cursor).unwrap_or(usize::MAX).min(keys.slots_count());
-    // Empty slots count as well: a call must end although the keyspace has shrunk.
-    let end = first.saturating_add(usize::try_from(count).unwrap_or(usize::MAX)).min(keys.slots_count());
-    let found: Vec<&StoredObject> = (first..end)
-        .filter_map(|slot| keys.at_slot(call.clock.now, slot))
-        .filter(|object| {
-            of_type.eq_ignore_ascii_case(b"string")
-                && (pattern == b"*" || glob::matches(pattern, &object.key))
-        })
-        .collect();
-    let next = if end == keys.slots_count() { 0 } else { end };
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let (mut found, next) = keys.scan(call.clock.now, cursor, count);
+    found.retain(|key| {
+        of_type.eq_ignore_ascii_case(b"string") && (pattern == b"*" || glob::matches(pattern, key))
+    });
     call.reply.array(2);
     call.reply.bulk(next.to_string().as_bytes());
     reply_keys(call, &found);
     Ok(())
 }
 
-pub(super) fn dbsize(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
-    call.reply.integer(keys.len() as i64);
+pub(super) fn dbsize(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+    call.reply.integer(keys.keys_count() as i64);
     Ok(())
 }
 
-pub(super) fn randomkey(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
-    let slots = keys.slots_count();
-    let first = if slots == 0 { 0 } else { (call.random % slots as u64) as usize };
-    let mut candidates = (first..slots).chain(0..first);
-    match candidates.find_map(|slot| keys.at_slot(call.clock.now, slot)) {
-        Some(object) => call.reply.bulk(&object.key),
+pub(super) fn randomkey(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+    match keys.random(call.clock.now, call.random) {
+        Some(key) => call.reply.bulk(&key),
         None => call.reply.null(),
     }
     Ok(())
 }
 
 /// FLUSHALL and FLUSHDB; there is one database.
-pub(super) fn flush(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn flush(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let valid = call.len() == 1 || (call.len() == 2 && (call.is(1, "async") || call.is(1, "sync")));
     if !valid {
         return Err(SYNTAX);
@@ -248,7 +239,7 @@ pub(super) fn flush(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOut
     Ok(())
 }
 
-pub(super) fn object(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn object(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if !call.is(1, "encoding") {
         return Err(call.subcommand_fault(&["freq", "help", "idletime", "refcount"]));
     }

@@ -1,19 +1,22 @@
-//! Storage in this process's memory: strings, counters, expiry and keys, replies as Redis'. Not persistent.
+//! Storage in this process: strings, counters, expiry and keys, replies as Redis'. Not where the keys are.
 
 mod call;
 mod keys;
-mod keyspace;
+pub mod keyspace;
 mod number;
 mod server;
 mod strings;
+pub mod table;
 
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::Command;
 
-use call::{CallFault, CallOutcome, CallReply, EmbeddedCall, StoreClock};
+pub use call::StoreClock;
+use call::{CallFault, CallOutcome, CallReply, EmbeddedCall};
 use keyspace::Keyspace;
+use table::KeyTable;
 
 /// Objects removed at most before a command: expiry of many at once must not stall one command.
 const EXPIRED_PER_COMMAND_MAX: usize = 16;
@@ -22,12 +25,13 @@ const EXPIRED_PER_TICK_MAX: usize = 10_000;
 /// Longer than the longest name in the table.
 const NAME_BYTES_MAX: usize = 16;
 
-pub struct Embedded {
-    keys: Keyspace,
+/// An embedded store over keys in memory, or over others.
+pub struct Embedded<K = KeyTable> {
+    keys: K,
     random: SmallRng,
 }
 
-type RunCommand = fn(&mut Keyspace, &mut EmbeddedCall<'_>) -> CallOutcome;
+type RunCommand = fn(&mut dyn Keyspace, &mut EmbeddedCall<'_>) -> CallOutcome;
 
 /// Name, arity as in Redis' command table (negative: at least), and what it does; sorted by name.
 const COMMANDS: &[(&str, i32, RunCommand)] = &[
@@ -87,15 +91,28 @@ const COMMANDS: &[(&str, i32, RunCommand)] = &[
 
 impl Embedded {
     pub fn new(seed: u64) -> Embedded {
-        Embedded { keys: Keyspace::default(), random: SmallRng::seed_from_u64(seed) }
+        Embedded::over(KeyTable::default(), seed)
+    }
+}
+
+impl<K: Keyspace> Embedded<K> {
+    pub(crate) fn over(keys: K, seed: u64) -> Embedded<K> {
+        Embedded { keys, random: SmallRng::seed_from_u64(seed) }
     }
 
-    /// Runs one command and gives its complete reply. `now_ms` is a clock that never steps, `unix_ms` the wall
-    /// clock; their distance has to stay the same while the store lives, or times to live would change.
-    pub fn execute(&mut self, now_ms: u64, unix_ms: u64, command: &Command, resp3: bool) -> Bytes {
-        let clock = StoreClock { now: now_ms as i64, unix: unix_ms as i64 };
+    pub(crate) fn keys(&mut self) -> &mut K {
+        &mut self.keys
+    }
+
+    /// Runs one command and gives its complete reply.
+    pub fn execute(&mut self, clock: StoreClock, command: &Command, resp3: bool) -> Bytes {
         self.keys.expire(clock.now, EXPIRED_PER_COMMAND_MAX);
-        let reply = self.run(clock, command, CallReply::new(resp3)).unwrap_or_else(|fault| {
+        let outcome = self.run(clock, command, CallReply::new(resp3));
+        let outcome = match self.keys.fault() {
+            Some(fault) => Err(CallFault::text(fault)),
+            None => outcome,
+        };
+        let reply = outcome.unwrap_or_else(|fault| {
             let mut reply = CallReply::new(resp3);
             reply.error(&fault);
             reply
@@ -104,8 +121,8 @@ impl Embedded {
     }
 
     /// Removes what has expired, so that keys nobody asks for do not stay for ever.
-    pub fn expire(&mut self, now_ms: u64) {
-        self.keys.expire(now_ms as i64, EXPIRED_PER_TICK_MAX);
+    pub fn expire(&mut self, now: i64) {
+        self.keys.expire(now, EXPIRED_PER_TICK_MAX);
     }
 
     fn run(

@@ -6,7 +6,7 @@ use super::keyspace::Keyspace;
 /// The server version whose command set and replies are followed.
 const REDIS_VERSION: &str = "7.0.15";
 
-pub(super) fn ping(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn ping(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     match call.len() {
         1 => call.reply.simple("PONG"),
         2 => call.reply.bulk(call.arg(1)),
@@ -15,19 +15,19 @@ pub(super) fn ping(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome
     Ok(())
 }
 
-pub(super) fn echo(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn echo(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     call.reply.bulk(call.arg(1));
     Ok(())
 }
 
-pub(super) fn select(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn select(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     call.database(1)?;
     call.reply.ok();
     Ok(())
 }
 
 /// Microseconds are those of the driver's milliseconds.
-pub(super) fn time(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn time(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let unix = call.clock.unix;
     call.reply.array(2);
     call.reply.bulk((unix / 1000).to_string().as_bytes());
@@ -35,8 +35,8 @@ pub(super) fn time(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome
     Ok(())
 }
 
-pub(super) fn info(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
-    let keys_count = keys.len();
+pub(super) fn info(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+    let keys_count = keys.keys_count();
     let keyspace = if keys_count == 0 {
         String::new()
     } else {
@@ -50,7 +50,7 @@ pub(super) fn info(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
 }
 
 /// No command table: routers answer from their own.
-pub(super) fn command(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn command(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if call.len() > 1 && call.is(1, "docs") {
         call.reply.empty_map();
     } else if call.len() > 1 && call.is(1, "count") {
@@ -61,7 +61,7 @@ pub(super) fn command(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
     Ok(())
 }
 
-pub(super) fn config(_: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn config(_: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if !call.is(1, "get") {
         return Err(call.subcommand_fault(&["help", "resetstat", "rewrite", "set"]));
     }

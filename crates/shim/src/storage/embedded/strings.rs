@@ -92,23 +92,23 @@ fn expiry(call: &EmbeddedCall<'_>, unit: Unit, index: usize) -> Result<i64, Call
     Ok(when)
 }
 
-fn put(keys: &mut Keyspace, key: &[u8], value: &[u8], deadline: Option<i64>) {
+fn put(keys: &mut dyn Keyspace, key: &[u8], value: &[u8], deadline: Option<i64>) {
     keys.put(key, value.to_vec(), Encoding::of(value), deadline);
 }
 
-fn bulk_or_null(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>, key: &[u8]) {
+fn bulk_or_null(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>, key: &[u8]) {
     match keys.get(call.clock.now, key) {
         Some(object) => call.reply.bulk(&object.value),
         None => call.reply.null(),
     }
 }
 
-pub(super) fn get(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn get(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     bulk_or_null(keys, call, call.arg(1));
     Ok(())
 }
 
-pub(super) fn set(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn set(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let options = options(call, 3, true)?;
     let key = call.arg(1);
     let when = match options.expiry {
@@ -134,7 +134,7 @@ pub(super) fn set(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutco
     Ok(())
 }
 
-pub(super) fn setnx(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn setnx(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let absent = !keys.contains(call.clock.now, call.arg(1));
     if absent {
         put(keys, call.arg(1), call.arg(2), None);
@@ -144,7 +144,7 @@ pub(super) fn setnx(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOut
 }
 
 /// SETEX and PSETEX.
-pub(super) fn setex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn setex(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let unit = if call.name == "setex" { Unit::Seconds } else { Unit::Milliseconds };
     let when = expiry(call, unit, 2)?;
     put(keys, call.arg(1), call.arg(3), Some(call.clock.deadline(when)));
@@ -152,13 +152,13 @@ pub(super) fn setex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOut
     Ok(())
 }
 
-pub(super) fn getset(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn getset(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     bulk_or_null(keys, call, call.arg(1));
     put(keys, call.arg(1), call.arg(2), None);
     Ok(())
 }
 
-pub(super) fn getdel(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn getdel(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     match keys.take(call.clock.now, call.arg(1)) {
         Some(object) => call.reply.bulk(&object.value),
         None => call.reply.null(),
@@ -166,7 +166,7 @@ pub(super) fn getdel(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOu
     Ok(())
 }
 
-pub(super) fn getex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn getex(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let options = options(call, 2, false)?;
     let key = call.arg(1);
     let now = call.clock.now;
@@ -181,7 +181,7 @@ pub(super) fn getex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOut
     bulk_or_null(keys, call, key);
     match when {
         Some(when) if when <= call.clock.unix => {
-            keys.remove(now, key);
+            keys.take(now, key);
         }
         Some(when) => {
             keys.expire_at(now, key, Some(call.clock.deadline(when)));
@@ -194,7 +194,7 @@ pub(super) fn getex(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOut
     Ok(())
 }
 
-pub(super) fn append(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn append(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, tail) = (call.arg(1), call.arg(2));
     let Some(object) = keys.get_mut(call.clock.now, key) else {
         put(keys, key, tail, None);
@@ -210,14 +210,14 @@ pub(super) fn append(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOu
     Ok(())
 }
 
-pub(super) fn strlen(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn strlen(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let len = keys.get(call.clock.now, call.arg(1)).map_or(0, |object| object.value.len());
     call.reply.integer(len as i64);
     Ok(())
 }
 
 /// GETRANGE and SUBSTR.
-pub(super) fn getrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn getrange(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (mut start, mut end) = (call.integer(2)?, call.integer(3)?);
     let Some(object) = keys.get(call.clock.now, call.arg(1)) else {
         call.reply.bulk(b"");
@@ -240,7 +240,7 @@ pub(super) fn getrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> Call
     Ok(())
 }
 
-pub(super) fn setrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn setrange(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let (key, patch) = (call.arg(1), call.arg(3));
     let offset = call.integer(2)?;
     if offset < 0 {
@@ -271,7 +271,7 @@ pub(super) fn setrange(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> Call
     Ok(())
 }
 
-pub(super) fn mget(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn mget(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     call.reply.array(call.len() - 1);
     for index in 1..call.len() {
         bulk_or_null(keys, call, call.arg(index));
@@ -280,7 +280,7 @@ pub(super) fn mget(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
 }
 
 /// MSET and MSETNX.
-pub(super) fn mset(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn mset(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     if call.len().is_multiple_of(2) {
         return Err(CallFault::arity(call.name));
     }
@@ -302,7 +302,7 @@ pub(super) fn mset(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutc
 }
 
 /// INCR, DECR, INCRBY and DECRBY.
-pub(super) fn increment(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn increment(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let step = match call.name {
         "incr" => 1,
         "decr" => -1,
@@ -322,7 +322,7 @@ pub(super) fn increment(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> Cal
     Ok(())
 }
 
-pub(super) fn increment_float(keys: &mut Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
+pub(super) fn increment_float(keys: &mut dyn Keyspace, call: &mut EmbeddedCall<'_>) -> CallOutcome {
     let not_a_float = || CallFault::text("ERR value is not a valid float");
     let parse = |text: &[u8]| number::Extended::parse(text).ok_or_else(not_a_float);
     let key = call.arg(1);
