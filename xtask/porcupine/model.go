@@ -12,7 +12,8 @@ import (
 
 // Operation is one command on one key, as a client saw it. Times are microseconds.
 type Operation struct {
-	// What it does: get, strlen, set, incr, append, add, extend, del, pexpire, hset, hget, hgetall, hlen.
+	// What it does: get, strlen, set, incr, incrtwice, swap, create, append, add, extend, del, pexpire, hset, hget, hgetall,
+	// hlen, hdel, lpush, lpop, llen, lrange.
 	What  string `json:"what"`
 	Field string `json:"field,omitempty"`
 	Value string `json:"value,omitempty"`
@@ -37,7 +38,7 @@ func (o *Operation) latest() int64 {
 	return *o.Return
 }
 
-// A key that may be a text, a hash or absent, and when it expires: at some time within a window.
+// A key that may be a text, a hash, a list or absent, and when it expires: at some time within a window.
 type object struct {
 	text    string
 	fields  string
@@ -192,6 +193,20 @@ func apply(o object, operation *Operation, window [2]int64) outcome {
 		count, _ := strconv.Atoi(o.text)
 		o.present, o.text = true, strconv.Itoa(count+1)
 		return outcome{o, ":" + o.text}
+	case "incrtwice":
+		count, _ := strconv.Atoi(o.text)
+		o.present, o.text = true, strconv.Itoa(count+2)
+		return outcome{o, ":" + o.text}
+	case "swap":
+		if !o.present || o.text != operation.Field {
+			return outcome{o, ":0"}
+		}
+		return outcome{object{present: true, text: operation.Value}, ":1"}
+	case "create":
+		if o.present {
+			return outcome{o, ":0"}
+		}
+		return outcome{object{present: true, text: operation.Value}, ":1"}
 	case "append":
 		o.present, o.text = true, o.text+operation.Value
 		return outcome{o, number(len(o.text))}
@@ -217,7 +232,35 @@ func apply(o object, operation *Operation, window [2]int64) outcome {
 		}
 		return outcome{expiring(o, *operation.TTL, window), ":1"}
 	}
+	if strings.HasPrefix(operation.What, "l") {
+		return applyToList(o, operation)
+	}
 	return applyToHash(o, operation)
+}
+
+// Values are kept as one text, parted by commas, the newest first.
+func applyToList(o object, operation *Operation) outcome {
+	var values []string
+	if o.fields != "" {
+		values = strings.Split(o.fields, ",")
+	}
+	switch operation.What {
+	case "lpush":
+		values = append([]string{operation.Value}, values...)
+		o.present, o.fields = true, strings.Join(values, ",")
+		return outcome{o, number(len(values))}
+	case "lpop":
+		if len(values) == 0 {
+			return outcome{o, "nil"}
+		}
+		o.present, o.fields = len(values) > 1, strings.Join(values[1:], ",")
+		return outcome{o, "$" + values[0]}
+	case "llen":
+		return outcome{o, number(len(values))}
+	case "lrange":
+		return outcome{o, "[" + o.fields + "]"}
+	}
+	panic("unknown operation " + operation.What)
 }
 
 // Fields are kept as one text, "field=value" sorted and parted by commas.
@@ -243,6 +286,13 @@ func applyToHash(o object, operation *Operation) outcome {
 		sort.Strings(fields)
 		o.present, o.fields = true, strings.Join(fields, ",")
 		return outcome{o, reply}
+	case "hdel":
+		if place < 0 {
+			return outcome{o, ":0"}
+		}
+		fields = append(fields[:place:place], fields[place+1:]...)
+		o.present, o.fields = len(fields) > 0, strings.Join(fields, ",")
+		return outcome{o, ":1"}
 	case "hget":
 		if place < 0 {
 			return outcome{o, "nil"}

@@ -20,6 +20,8 @@ pub enum What {
     Add(Vec<u8>),
     /// memcached's append, which does nothing to what is absent.
     Extend(Vec<u8>),
+    /// Sets it to the second if it is the first, and tells whether it was.
+    Swap(Option<Vec<u8>>, Vec<u8>),
     Delete,
     /// FLUSHALL.
     Clear,
@@ -27,10 +29,16 @@ pub enum What {
     HashGet(Vec<u8>),
     HashLength,
     HashGetAll,
+    HashDelete(Vec<u8>),
+    /// LPUSH.
     Push(Vec<u8>),
+    /// LPOP.
+    PopFirst,
     /// BLPOP, with the key's name for its reply.
     Pop(Vec<u8>),
     ListLength,
+    /// LRANGE 0 -1.
+    ListAll,
     /// Storage lost its newest writes: the key is what it was.
     Restore(Box<ModelState>),
 }
@@ -45,6 +53,7 @@ impl What {
                 | What::HashLength
                 | What::HashGetAll
                 | What::ListLength
+                | What::ListAll
         )
     }
 }
@@ -91,7 +100,7 @@ impl ModelState {
         match self {
             ModelState::Text { value, .. } => read_text(value.as_deref(), what, &mut out),
             ModelState::Hash(hash) => read_hash(hash, what, &mut out),
-            ModelState::List(list) => reply::integer(list.len() as i64, &mut out),
+            ModelState::List(list) => read_list(list, what, &mut out),
         }
         Some(out)
     }
@@ -188,6 +197,14 @@ fn apply_text(
             let value = value.map(|text| [text, more.clone()].concat());
             ModelState::Text { value, expires }
         }
+        What::Swap(expected, new) if value == *expected => {
+            reply::integer(1, &mut out);
+            state(Some(new.clone()))
+        }
+        What::Swap(..) => {
+            reply::integer(0, &mut out);
+            ModelState::Text { value, expires }
+        }
         What::Delete => {
             reply::integer(i64::from(value.is_some()), &mut out);
             ABSENT
@@ -225,6 +242,9 @@ fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> ModelOutcome
             let before = hash.insert(field.clone(), value.clone());
             reply::integer(i64::from(before.is_none()), &mut out);
         }
+        What::HashDelete(field) => {
+            reply::integer(i64::from(hash.remove(field).is_some()), &mut out);
+        }
         What::Delete => {
             reply::integer(i64::from(!hash.is_empty()), &mut out);
             hash.clear();
@@ -238,6 +258,16 @@ fn apply_hash(mut hash: BTreeMap<Vec<u8>, Vec<u8>>, what: &What) -> ModelOutcome
     (ModelState::Hash(hash), out)
 }
 
+fn read_list(list: &VecDeque<Vec<u8>>, what: &What, out: &mut Vec<u8>) {
+    match what {
+        What::ListAll => {
+            reply::array_header(list.len(), out);
+            list.iter().for_each(|value| reply::bulk(value, out));
+        }
+        _ => reply::integer(list.len() as i64, out),
+    }
+}
+
 fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<ModelOutcome> {
     let mut out = Vec::new();
     match what {
@@ -245,6 +275,10 @@ fn apply_list(mut list: VecDeque<Vec<u8>>, what: &What) -> Option<ModelOutcome> 
             list.push_front(value.clone());
             reply::integer(list.len() as i64, &mut out);
         }
+        What::PopFirst => match list.pop_front() {
+            Some(value) => reply::bulk(&value, &mut out),
+            None => reply::null(false, &mut out),
+        },
         What::Pop(key) => {
             let value = list.pop_front()?;
             reply::array_header(2, &mut out);

@@ -12,15 +12,19 @@ use rand::{RngExt as _, SeedableRng as _};
 use trace::{Workload, WorkloadRequests};
 use wire::resp::{Command, Value};
 
-use super::connection::{JepsenConnection, Speech, outcome};
+use super::connection::{JepsenConnection, Speech, outcome, settled};
 use super::keys::{Begun, JepsenKeyKind, JepsenKeys, KeyLife};
-use super::operation::{JepsenAction, JepsenOperation, JepsenOutcome};
+use super::operation::{JepsenAction, JepsenOperation, JepsenOutcome, Wording};
 
 /// Commands of one pipeline.
 const PIPELINE_MAX: usize = 10;
 /// After an error a client rests, or it would do nothing but fail while something is down.
 const REST: Duration = Duration::from_millis(15);
 const FIELDS: usize = 3;
+/// Registers that a client keeps in mind.
+const SEEN_MAX: usize = 1000;
+/// How often a client does one compare-and-set instead of a pipeline.
+const SWAPS: f64 = 0.1;
 /// Different error texts that are counted apart.
 const ERRORS_MAX: usize = 40;
 
@@ -42,6 +46,10 @@ pub(super) struct ClientCounts {
     /// Refused, or reads without an answer.
     pub(super) void: AtomicU64,
     pub(super) longest_write_us: AtomicU64,
+    /// Writes that took effect as transactions, behind WATCH and as scripts, among those answered.
+    pub(super) transactions: AtomicU64,
+    pub(super) swaps: AtomicU64,
+    pub(super) scripts: AtomicU64,
     pub(super) errors: Mutex<BTreeMap<String, u64>>,
 }
 
@@ -68,11 +76,16 @@ pub(super) struct JepsenClient {
     requests: WorkloadRequests,
     random: SmallRng,
     values: u64,
+    /// What was last read from a register or written to it.
+    seen: HashMap<String, String>,
 }
 
 /// One command on its way, and the operations that it is.
 struct SentOperation {
     frame: Vec<u8>,
+    /// Commands in it.
+    commands: usize,
+    wording: Wording,
     operations: Vec<(Begun, JepsenAction)>,
 }
 
@@ -92,6 +105,7 @@ impl JepsenClient {
             requests: workload.requests(number as u64)?,
             random: SmallRng::seed_from_u64(workload.seed ^ (number as u64) << 32),
             values: 0,
+            seen: HashMap::new(),
         })
     }
 
@@ -102,11 +116,46 @@ impl JepsenClient {
                 std::thread::sleep(REST);
                 continue;
             }
-            let pipeline = self.plan();
-            if !self.carry_out(pipeline) {
+            let swaps = self.shared.speech == Speech::Redis && self.random.random_bool(SWAPS);
+            let well = if swaps { self.swap() } else { self.work_pipeline() };
+            if !well {
                 std::thread::sleep(REST);
             }
         }
+    }
+
+    fn work_pipeline(&mut self) -> bool {
+        let pipeline = self.plan();
+        self.carry_out(pipeline).is_some()
+    }
+
+    /// Reads a register that it watches, and writes it unless it has changed. False if something went wrong.
+    fn swap(&mut self) -> bool {
+        let place = self.requests.next_request().key as usize;
+        let Some(life) = self.shared.keys.registers_beside(place).into_iter().next() else { return true };
+        let mut last = HashMap::new();
+        let Some(mut read) = self.begin_one(&life, JepsenAction::Get, Wording::Plain, &mut last) else {
+            return true;
+        };
+        let watch = Command::from_args(&["WATCH", &life.key]);
+        read.frame = [&watch.frame()[..], &read.frame].concat();
+        read.commands += 1;
+        let expected = match self.carry_out(vec![read]).as_deref() {
+            Some([Value::Bulk(text)]) => Some(String::from_utf8_lossy(text).into_owned()),
+            Some([Value::Null]) => None,
+            _ => {
+                // What it watches would be in the way of its next transaction.
+                self.connection = None;
+                return false;
+            }
+        };
+        let value = self.value();
+        let swap = JepsenAction::Swap(expected, value);
+        let Some(swap) = self.begin_one(&life, swap, Wording::Transaction, &mut last) else {
+            self.connection = None;
+            return true;
+        };
+        self.carry_out(vec![swap]).is_some()
     }
 
     fn connect(&mut self) -> bool {
@@ -114,7 +163,7 @@ impl JepsenClient {
         self.connections += 1;
         let Ok(mut connection) = JepsenConnection::new(address, self.shared.speech) else { return false };
         // Half of the clients speak RESP3: another view of every hash.
-        if self.number % 2 == 1 && self.shared.speech == Speech::Redis {
+        if self.number % 2 == 1 && self.shared.speech != Speech::Memcached {
             let hello = Command::from_args(&["HELLO", "3"]);
             if connection.send(hello.frame()).is_err() || connection.receive().is_err() {
                 return false;
@@ -132,7 +181,7 @@ impl JepsenClient {
         for _ in 0..count {
             let request = self.requests.next_request();
             let life = self.shared.keys.life(request.key as usize);
-            let is_redis = self.shared.speech == Speech::Redis;
+            let is_redis = self.shared.speech != Speech::Memcached;
             let several = is_redis && request.write && life.kind == JepsenKeyKind::Register;
             let sent = if several && self.random.random_bool(0.12) {
                 self.begin_mset(request.key as usize, &mut last)
@@ -143,7 +192,8 @@ impl JepsenClient {
                     (false, true) => self.write_to_memcached(life.kind),
                     (false, false) => JepsenAction::Get,
                 };
-                self.begin_one(&life, what, &mut last)
+                let (what, wording) = self.worded(&life.key, what);
+                self.begin_one(&life, what, wording, &mut last)
             };
             pipeline.extend(sent);
         }
@@ -154,11 +204,28 @@ impl JepsenClient {
         &self,
         life: &Arc<KeyLife>,
         what: JepsenAction,
+        wording: Wording,
         last: &mut HashMap<String, usize>,
     ) -> Option<SentOperation> {
-        let frame = self.shared.speech.frame(&what, &life.key)?;
+        let (frame, commands) = self.shared.speech.frames(&what, &life.key, wording)?;
         let begun = self.begin(life, &what, last)?;
-        Some(SentOperation { frame, operations: vec![(begun, what)] })
+        Some(SentOperation { frame, commands, wording, operations: vec![(begun, what)] })
+    }
+
+    /// A few writes are transactions or scripts.
+    fn worded(&mut self, key: &str, what: JepsenAction) -> (JepsenAction, Wording) {
+        let dice = self.random.random_range(0..100);
+        match (self.shared.speech, what, dice) {
+            (Speech::Memcached, what, _) => (what, Wording::Plain),
+            (_, what, _) if what.reads() => (what, Wording::Plain),
+            (_, JepsenAction::Incr, 0..10) => (JepsenAction::IncrTwice, Wording::Transaction),
+            (_, what, 0..20) => (what, Wording::Transaction),
+            (Speech::Redis, JepsenAction::Set(value, None), 20..40) if self.seen.contains_key(key) => {
+                (JepsenAction::Swap(self.seen.get(key).cloned(), value), Wording::Script)
+            }
+            (Speech::Redis, what, 25..35) => (what, Wording::Script),
+            (_, what, _) => (what, Wording::Plain),
+        }
     }
 
     fn begin(
@@ -185,7 +252,8 @@ impl JepsenClient {
             }
         }
         let frame = Command::from_args(&arguments).frame().to_vec();
-        (!operations.is_empty()).then_some(SentOperation { frame, operations })
+        let wording = Wording::Plain;
+        (!operations.is_empty()).then_some(SentOperation { frame, commands: 1, wording, operations })
     }
 
     /// Never the same twice.
@@ -205,9 +273,13 @@ impl JepsenClient {
             (JepsenKeyKind::Register, 30..45) => JepsenAction::Append(self.value()),
             (JepsenKeyKind::Register, _) => JepsenAction::Set(self.value(), None),
             (JepsenKeyKind::Hash, _) => {
-                let field = format!("f{}", self.random.random_range(0..FIELDS));
+                let field = self.field();
                 JepsenAction::Hset(field, self.value())
             }
+            (JepsenKeyKind::List, 6..50) => JepsenAction::Lpop,
+            (JepsenKeyKind::List, _) => JepsenAction::Lpush(self.value()),
+            (JepsenKeyKind::Set, 6..50) => JepsenAction::Srem(self.field()),
+            (JepsenKeyKind::Set, _) => JepsenAction::Sadd(self.field()),
         }
     }
 
@@ -219,7 +291,7 @@ impl JepsenClient {
             (JepsenKeyKind::Counter, _) => JepsenAction::Incr,
             (_, 8..20) => JepsenAction::Add(self.value()),
             (_, 20..40) => JepsenAction::Extend(self.value()),
-            (JepsenKeyKind::Register | JepsenKeyKind::Hash, _) => JepsenAction::Set(self.value(), None),
+            (_, _) => JepsenAction::Set(self.value(), None),
         }
     }
 
@@ -230,28 +302,41 @@ impl JepsenClient {
             (JepsenKeyKind::Register | JepsenKeyKind::Counter, _) => JepsenAction::Get,
             (JepsenKeyKind::Hash, 0..50) => JepsenAction::Hgetall,
             (JepsenKeyKind::Hash, 50..65) => JepsenAction::Hlen,
-            (JepsenKeyKind::Hash, _) => {
-                JepsenAction::Hget(format!("f{}", self.random.random_range(0..FIELDS)))
-            }
+            (JepsenKeyKind::Hash, _) => JepsenAction::Hget(self.field()),
+            (JepsenKeyKind::List, 0..20) => JepsenAction::Llen,
+            (JepsenKeyKind::List, _) => JepsenAction::Lrange,
+            (JepsenKeyKind::Set, 0..50) => JepsenAction::Smembers,
+            (JepsenKeyKind::Set, 50..65) => JepsenAction::Scard,
+            (JepsenKeyKind::Set, _) => JepsenAction::Sismember(self.field()),
         }
     }
 
-    /// Sends a pipeline and takes its replies. False if something went wrong.
-    fn carry_out(&mut self, pipeline: Vec<SentOperation>) -> bool {
+    fn field(&mut self) -> String {
+        format!("f{}", self.random.random_range(0..FIELDS))
+    }
+
+    /// Sends a pipeline and takes its replies, those that mean something. None if something went wrong.
+    fn carry_out(&mut self, pipeline: Vec<SentOperation>) -> Option<Vec<Value>> {
         let frames: Vec<u8> = pipeline.iter().flat_map(|sent| sent.frame.iter().copied()).collect();
         let mut connection = self.connection.take();
         let mut well = match &mut connection {
             Some(connection) => connection.send(&frames).is_ok(),
             None => false,
         };
-        let mut without_error = true;
+        let (mut without_error, mut told) = (true, Vec::new());
         for sent in pipeline {
-            let reply = match &mut connection {
-                Some(connection) if well => connection.receive(),
+            let replies: std::io::Result<Vec<Value>> = match &mut connection {
+                Some(connection) if well => (0..sent.commands).map(|_| connection.receive()).collect(),
                 _ => Err(std::io::ErrorKind::NotConnected.into()),
             };
-            match reply {
-                Ok(reply) => without_error &= self.told(sent, &reply),
+            match replies {
+                Ok(replies) => match settled(&sent.operations[0].1, sent.wording, replies) {
+                    Some(reply) => {
+                        without_error &= self.told(sent, &reply);
+                        told.push(reply);
+                    }
+                    None => self.undone(sent),
+                },
                 Err(error) => {
                     if std::mem::replace(&mut well, false) {
                         self.shared.counts.error(format!("client: {:?}", error.kind()));
@@ -263,17 +348,34 @@ impl JepsenClient {
         if well {
             self.connection = connection;
         }
-        well && without_error
+        (well && without_error).then_some(told)
+    }
+
+    /// It was told to have had no effect.
+    fn undone(&self, sent: SentOperation) {
+        for (begun, _) in sent.operations {
+            self.shared.counts.void.fetch_add(1, Relaxed);
+            self.shared.keys.end(&begun, self.now(), JepsenOutcome::Void);
+        }
     }
 
     /// False for an error.
-    fn told(&self, sent: SentOperation, reply: &Value) -> bool {
+    fn told(&mut self, sent: SentOperation, reply: &Value) -> bool {
+        self.look(&sent, reply);
         let (now, counts) = (self.now(), &self.shared.counts);
         for (begun, what) in sent.operations {
             let outcome = outcome(&what, reply);
             match &outcome {
                 JepsenOutcome::Told(_) if what.reads() => counts.reads.fetch_add(1, Relaxed),
-                JepsenOutcome::Told(_) => counts.writes.fetch_add(1, Relaxed),
+                JepsenOutcome::Told(_) => {
+                    match (sent.wording, &what) {
+                        (Wording::Plain, _) => 0,
+                        (Wording::Transaction, JepsenAction::Swap(..)) => counts.swaps.fetch_add(1, Relaxed),
+                        (Wording::Transaction, _) => counts.transactions.fetch_add(1, Relaxed),
+                        (Wording::Script, _) => counts.scripts.fetch_add(1, Relaxed),
+                    };
+                    counts.writes.fetch_add(1, Relaxed)
+                }
                 JepsenOutcome::Unknown => counts.unknown.fetch_add(1, Relaxed),
                 JepsenOutcome::Void | JepsenOutcome::Pending => counts.void.fetch_add(1, Relaxed),
             };
@@ -289,6 +391,21 @@ impl JepsenClient {
             String::from_utf8_lossy(text).chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
         counts.error(text);
         false
+    }
+
+    /// Keeps in mind what a register holds.
+    fn look(&mut self, sent: &SentOperation, reply: &Value) {
+        let [(begun, what)] = &sent.operations[..] else { return };
+        let value = match (what, reply) {
+            (JepsenAction::Get, Value::Bulk(text)) => String::from_utf8_lossy(text).into_owned(),
+            (JepsenAction::Set(value, _), Value::Simple(_)) => value.clone(),
+            _ => return,
+        };
+        // Most keys of before are over.
+        if self.seen.len() > SEEN_MAX {
+            self.seen.clear();
+        }
+        self.seen.insert(begun.life.key.clone(), value);
     }
 
     fn lost(&self, sent: SentOperation) {

@@ -4,10 +4,12 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use bytes::Bytes;
 use wire::resp::{Command, Value};
 
+use super::keys::{ALL_KINDS, KeyKinds, STRINGS};
 use super::memcached;
-use super::operation::{JepsenAction, JepsenOutcome};
+use super::operation::{JepsenAction, JepsenOutcome, MEMBER, Wording};
 use crate::replies::ReplyConnection;
 
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -18,16 +20,50 @@ const REPLY_MAX: Duration = Duration::from_secs(6);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Speech {
     Redis,
+    /// Redis' words for strings and keys: no scripts, and nothing is watched.
+    RedisStrings,
     Memcached,
 }
 
 impl Speech {
-    /// The bytes of a command; none if there are no words for it.
-    pub(super) fn frame(self, what: &JepsenAction, key: &str) -> Option<Vec<u8>> {
-        match self {
-            Speech::Redis => Some(Command::from_args(&what.arguments(key)).frame().to_vec()),
-            Speech::Memcached => memcached::request(what, key),
+    pub(super) fn kinds(self) -> KeyKinds {
+        if self == Speech::Redis { ALL_KINDS } else { STRINGS }
+    }
+
+    /// The bytes of an action's commands, and how many these are; none if there are no words for it.
+    pub(super) fn frames(self, what: &JepsenAction, key: &str, wording: Wording) -> Option<(Vec<u8>, usize)> {
+        if self == Speech::Memcached {
+            return Some((memcached::request(what, key)?, 1));
         }
+        let commands = what.commands(key, wording);
+        let frames = commands.iter().flat_map(|arguments| Command::from_args(arguments).frame().to_vec());
+        Some((frames.collect(), commands.len()))
+    }
+}
+
+/// What the replies to an action's commands come to; none if it was told to have changed nothing.
+pub(super) fn settled(what: &JepsenAction, wording: Wording, mut replies: Vec<Value>) -> Option<Value> {
+    let last = replies.pop()?;
+    match (wording, last) {
+        // What was watched has changed.
+        (Wording::Transaction, Value::Null) => None,
+        (Wording::Transaction, Value::Array(mut inner)) => {
+            let told = inner.pop()?;
+            Some(match (what, inner.pop(), &told) {
+                (JepsenAction::IncrTwice, Some(Value::Integer(first)), Value::Integer(second))
+                    if first + 1 == *second =>
+                {
+                    told
+                }
+                (JepsenAction::IncrTwice, first, _) => {
+                    Value::Array(first.into_iter().chain([told]).collect())
+                }
+                (JepsenAction::Swap(..), None, Value::Simple(_)) => Value::Integer(1),
+                (_, None, _) => told,
+                (_, Some(first), _) => Value::Array(vec![first, told]),
+            })
+        }
+        (_, last) => Some(last),
     }
 }
 
@@ -51,7 +87,7 @@ impl JepsenConnection {
 
     pub(super) fn receive(&mut self) -> io::Result<Value> {
         match self.speech {
-            Speech::Redis => self.replies.receive(),
+            Speech::Redis | Speech::RedisStrings => self.replies.receive(),
             Speech::Memcached => self.replies.receive_as(|received| Ok(memcached::reply(received))),
         }
     }
@@ -73,6 +109,23 @@ pub(super) fn outcome(what: &JepsenAction, reply: &Value) -> JepsenOutcome {
         Value::Bulk(text) if *what == JepsenAction::Incr => {
             JepsenOutcome::Told(format!(":{}", String::from_utf8_lossy(text)))
         }
+        Value::Integer(there) if matches!(what, JepsenAction::Sismember(_)) => {
+            let value = if *there == 1 { format!("${MEMBER}") } else { "nil".to_owned() };
+            JepsenOutcome::Told(value)
+        }
+        Value::Array(members) | Value::Set(members) if *what == JepsenAction::Smembers => {
+            let fields: Vec<Value> =
+                members.iter().flat_map(|member| [member.clone(), member_value()]).collect();
+            JepsenOutcome::Told(pairs(&fields).unwrap_or_else(|| format!("{reply:?}")))
+        }
+        Value::Array(values) if *what == JepsenAction::Lrange => {
+            let texts: Vec<_> = values
+                .iter()
+                .filter_map(|value| value.bytes())
+                .map(|text| String::from_utf8_lossy(text))
+                .collect();
+            JepsenOutcome::Told(format!("[{}]", texts.join(",")))
+        }
         Value::Null => JepsenOutcome::Told("nil".to_owned()),
         Value::Integer(number) => JepsenOutcome::Told(format!(":{number}")),
         Value::Simple(text) => JepsenOutcome::Told(format!("+{}", String::from_utf8_lossy(text))),
@@ -85,6 +138,10 @@ pub(super) fn outcome(what: &JepsenAction, reply: &Value) -> JepsenOutcome {
         Value::Array(values) => JepsenOutcome::Told(pairs(values).unwrap_or_else(|| format!("{reply:?}"))),
         other => JepsenOutcome::Told(format!("{other:?}")),
     }
+}
+
+fn member_value() -> Value {
+    Value::Bulk(Bytes::from_static(MEMBER.as_bytes()))
 }
 
 /// Fields and values in turn, sorted by field as the models have them.

@@ -21,6 +21,10 @@ pub(super) enum JepsenKeyKind {
     Counter,
     /// HSET of a few fields.
     Hash,
+    /// LPUSH and LPOP.
+    List,
+    /// SADD and SREM of a few members.
+    Set,
 }
 
 /// One name in one life.
@@ -50,14 +54,35 @@ pub(super) struct Begun {
 
 pub(super) struct JepsenKeys {
     places: Vec<Mutex<Arc<KeyLife>>>,
+    kinds: KeyKinds,
     lives: AtomicU64,
     judge: SyncSender<JepsenHistory>,
 }
 
 /// Places that share a hash tag, and so a storage server: an MSET goes to some of them.
-pub(super) const GROUP: usize = 4;
-const KINDS: [JepsenKeyKind; GROUP] =
-    [JepsenKeyKind::Register, JepsenKeyKind::Counter, JepsenKeyKind::Register, JepsenKeyKind::Hash];
+pub(super) const GROUP: usize = 6;
+
+/// What the places of a group hold.
+pub(super) type KeyKinds = [JepsenKeyKind; GROUP];
+
+pub(super) const ALL_KINDS: KeyKinds = [
+    JepsenKeyKind::Register,
+    JepsenKeyKind::Counter,
+    JepsenKeyKind::Register,
+    JepsenKeyKind::Hash,
+    JepsenKeyKind::List,
+    JepsenKeyKind::Set,
+];
+
+/// For storage that has nothing else.
+pub(super) const STRINGS: KeyKinds = [
+    JepsenKeyKind::Register,
+    JepsenKeyKind::Counter,
+    JepsenKeyKind::Register,
+    JepsenKeyKind::Register,
+    JepsenKeyKind::Counter,
+    JepsenKeyKind::Register,
+];
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -65,8 +90,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl JepsenKeys {
     /// Finished histories go to `judge`.
-    pub(super) fn new(places: usize, judge: SyncSender<JepsenHistory>) -> JepsenKeys {
-        let mut keys = JepsenKeys { places: Vec::new(), lives: AtomicU64::new(0), judge };
+    pub(super) fn new(places: usize, kinds: KeyKinds, judge: SyncSender<JepsenHistory>) -> JepsenKeys {
+        let mut keys = JepsenKeys { places: Vec::new(), kinds, lives: AtomicU64::new(0), judge };
         keys.places = (0..places).map(|place| Mutex::new(keys.born(place))).collect();
         keys
     }
@@ -74,7 +99,7 @@ impl JepsenKeys {
     fn born(&self, place: usize) -> Arc<KeyLife> {
         let id = self.lives.fetch_add(1, Relaxed);
         let key = format!("{{{}}}{place}:{id}", place / GROUP);
-        Arc::new(KeyLife { id, key, kind: KINDS[place % GROUP], place, log: Mutex::default() })
+        Arc::new(KeyLife { id, key, kind: self.kinds[place % GROUP], place, log: Mutex::default() })
     }
 
     pub(super) fn life(&self, place: usize) -> Arc<KeyLife> {
@@ -146,14 +171,14 @@ impl JepsenKeys {
 
 #[cfg(test)]
 mod tests {
-    use super::{JepsenKeys, JepsenOperation, JepsenOutcome};
+    use super::{ALL_KINDS, JepsenKeys, JepsenOperation, JepsenOutcome};
     use crate::jepsen::operation::JepsenAction;
     use std::sync::mpsc::sync_channel;
 
     #[test]
     fn a_life_ends_at_its_limits_and_its_history_leaves_when_nothing_is_pending() {
         let (sender, histories) = sync_channel(8);
-        let keys = JepsenKeys::new(4, sender);
+        let keys = JepsenKeys::new(4, ALL_KINDS, sender);
         let life = keys.life(0);
         let operation = |what, call| JepsenOperation::begun(what, call, None, 0);
         let late = keys.begin(&life, operation(JepsenAction::Get, 1)).unwrap();

@@ -9,6 +9,10 @@ pub(super) enum JepsenAction {
     /// With a time to live in milliseconds, perhaps.
     Set(String, Option<u64>),
     Incr,
+    /// Two INCR of one transaction.
+    IncrTwice,
+    /// Sets it to the second if it is the first; a transaction behind WATCH, or a script.
+    Swap(Option<String>, String),
     Append(String),
     /// memcached's: sets only what is absent.
     Add(String),
@@ -20,6 +24,24 @@ pub(super) enum JepsenAction {
     Hget(String),
     Hgetall,
     Hlen,
+    Lpush(String),
+    Lpop,
+    Llen,
+    Lrange,
+    Sadd(String),
+    Srem(String),
+    Sismember(String),
+    Scard,
+    Smembers,
+}
+
+/// In how many commands an action is worded, and which.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wording {
+    Plain,
+    /// Between MULTI and EXEC.
+    Transaction,
+    Script,
 }
 
 impl JepsenAction {
@@ -31,6 +53,11 @@ impl JepsenAction {
                 | JepsenAction::Hget(_)
                 | JepsenAction::Hgetall
                 | JepsenAction::Hlen
+                | JepsenAction::Llen
+                | JepsenAction::Lrange
+                | JepsenAction::Sismember(_)
+                | JepsenAction::Scard
+                | JepsenAction::Smembers
         )
     }
 
@@ -40,7 +67,8 @@ impl JepsenAction {
             JepsenAction::Get => vec!["GET", key],
             JepsenAction::Strlen => vec!["STRLEN", key],
             JepsenAction::Set(value, _) => vec!["SET", key, value],
-            JepsenAction::Incr => vec!["INCR", key],
+            JepsenAction::Incr | JepsenAction::IncrTwice => vec!["INCR", key],
+            JepsenAction::Swap(_, value) => vec!["SET", key, value],
             JepsenAction::Append(value) => vec!["APPEND", key, value],
             JepsenAction::Add(value) => vec!["ADD", key, value],
             JepsenAction::Extend(value) => vec!["EXTEND", key, value],
@@ -50,6 +78,15 @@ impl JepsenAction {
             JepsenAction::Hget(field) => vec!["HGET", key, field],
             JepsenAction::Hgetall => vec!["HGETALL", key],
             JepsenAction::Hlen => vec!["HLEN", key],
+            JepsenAction::Lpush(value) => vec!["LPUSH", key, value],
+            JepsenAction::Lpop => vec!["LPOP", key],
+            JepsenAction::Llen => vec!["LLEN", key],
+            JepsenAction::Lrange => vec!["LRANGE", key, "0", "-1"],
+            JepsenAction::Sadd(member) => vec!["SADD", key, member],
+            JepsenAction::Srem(member) => vec!["SREM", key, member],
+            JepsenAction::Sismember(member) => vec!["SISMEMBER", key, member],
+            JepsenAction::Scard => vec!["SCARD", key],
+            JepsenAction::Smembers => vec!["SMEMBERS", key],
         }
         .into_iter()
         .map(str::to_owned)
@@ -61,7 +98,31 @@ impl JepsenAction {
         }
         arguments
     }
+
+    /// All commands of the action in this wording.
+    pub(super) fn commands(&self, key: &str, wording: Wording) -> Vec<Vec<String>> {
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<String>>();
+        match (wording, self) {
+            (Wording::Plain, _) => vec![self.arguments(key)],
+            (Wording::Transaction, _) => {
+                let times = if *self == JepsenAction::IncrTwice { 2 } else { 1 };
+                let inner = std::iter::repeat_n(self.arguments(key), times);
+                [words(&["MULTI"])].into_iter().chain(inner).chain([words(&["EXEC"])]).collect()
+            }
+            (Wording::Script, JepsenAction::Swap(Some(expected), value)) => {
+                vec![words(&["EVAL", SWAP, "1", key, expected, value])]
+            }
+            // The name comes first, then the key, then the rest.
+            (Wording::Script, _) => {
+                let mut arguments = self.arguments(key);
+                let call = format!("return redis.call('{}', KEYS[1], unpack(ARGV))", arguments.remove(0));
+                vec![words(&["EVAL", &call, "1"]).into_iter().chain(arguments).collect()]
+            }
+        }
+    }
 }
+
+const SWAP: &str = "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end; redis.call('SET', KEYS[1], ARGV[2]); return 1";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum JepsenOutcome {
@@ -149,6 +210,9 @@ impl JepsenHistory {
     }
 }
 
+/// What a member of a set has for a value where sets are told as hashes.
+pub(super) const MEMBER: &str = "1";
+
 /// An operation as the independent checker reads it.
 #[derive(Serialize)]
 pub(super) struct Record<'a> {
@@ -174,6 +238,9 @@ impl<'a> From<&'a JepsenOperation> for Record<'a> {
             JepsenAction::Strlen => ("strlen", "", "", None),
             JepsenAction::Set(value, ttl) => ("set", "", value.as_str(), *ttl),
             JepsenAction::Incr => ("incr", "", "", None),
+            JepsenAction::IncrTwice => ("incrtwice", "", "", None),
+            JepsenAction::Swap(None, value) => ("create", "", value.as_str(), None),
+            JepsenAction::Swap(Some(expected), value) => ("swap", expected.as_str(), value.as_str(), None),
             JepsenAction::Append(value) => ("append", "", value.as_str(), None),
             JepsenAction::Add(value) => ("add", "", value.as_str(), None),
             JepsenAction::Extend(value) => ("extend", "", value.as_str(), None),
@@ -182,7 +249,16 @@ impl<'a> From<&'a JepsenOperation> for Record<'a> {
             JepsenAction::Hset(field, value) => ("hset", field.as_str(), value.as_str(), None),
             JepsenAction::Hget(field) => ("hget", field.as_str(), "", None),
             JepsenAction::Hgetall => ("hgetall", "", "", None),
-            JepsenAction::Hlen => ("hlen", "", "", None),
+            JepsenAction::Hlen | JepsenAction::Scard => ("hlen", "", "", None),
+            JepsenAction::Lpush(value) => ("lpush", "", value.as_str(), None),
+            JepsenAction::Lpop => ("lpop", "", "", None),
+            JepsenAction::Llen => ("llen", "", "", None),
+            JepsenAction::Lrange => ("lrange", "", "", None),
+            // A set is a hash whose fields are all the same.
+            JepsenAction::Sadd(member) => ("hset", member.as_str(), MEMBER, None),
+            JepsenAction::Srem(member) => ("hdel", member.as_str(), "", None),
+            JepsenAction::Sismember(member) => ("hget", member.as_str(), "", None),
+            JepsenAction::Smembers => ("hgetall", "", "", None),
         };
         let (returned, reply) = match &operation.outcome {
             JepsenOutcome::Told(reply) => (Some(operation.returned), reply.as_str()),

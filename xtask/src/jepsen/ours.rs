@@ -3,15 +3,25 @@
 use linearize::{HistoryOperation, HistoryOutcome, HistoryVerdict, ModelState, What, check};
 use wire::resp::reply;
 
-use super::operation::{JepsenAction, JepsenHistory, JepsenOperation, JepsenOutcome};
+use super::operation::{JepsenAction, JepsenHistory, JepsenOperation, JepsenOutcome, MEMBER};
 
 pub(super) fn judge(history: &JepsenHistory) -> HistoryVerdict {
     let operations: Vec<HistoryOperation> = history.operations.iter().map(operation).collect();
     let on_hash = |one: &HistoryOperation| {
-        matches!(one.what, What::HashSet(..) | What::HashGet(_) | What::HashLength | What::HashGetAll)
+        matches!(
+            one.what,
+            What::HashSet(..) | What::HashGet(_) | What::HashLength | What::HashGetAll | What::HashDelete(_)
+        )
     };
-    let is_hash = operations.iter().any(on_hash);
-    check(&operations, if is_hash { ModelState::Hash(Default::default()) } else { ModelState::text() })
+    let on_list = |one: &HistoryOperation| {
+        matches!(one.what, What::Push(_) | What::PopFirst | What::ListLength | What::ListAll)
+    };
+    let absent = match () {
+        () if operations.iter().any(on_hash) => ModelState::Hash(Default::default()),
+        () if operations.iter().any(on_list) => ModelState::List(Default::default()),
+        () => ModelState::text(),
+    };
+    check(&operations, absent)
 }
 
 fn operation(operation: &JepsenOperation) -> HistoryOperation {
@@ -39,6 +49,8 @@ fn what(what: &JepsenAction) -> What {
         JepsenAction::Set(value, None) => What::Set(bytes(value)),
         JepsenAction::Set(value, Some(ttl)) => What::SetFor(bytes(value), *ttl),
         JepsenAction::Incr => What::Increment(1),
+        JepsenAction::IncrTwice => What::Increment(2),
+        JepsenAction::Swap(expected, value) => What::Swap(expected.as_ref().map(bytes), bytes(value)),
         JepsenAction::Append(value) => What::Append(bytes(value)),
         JepsenAction::Add(value) => What::Add(bytes(value)),
         JepsenAction::Extend(value) => What::Extend(bytes(value)),
@@ -47,7 +59,15 @@ fn what(what: &JepsenAction) -> What {
         JepsenAction::Hset(field, value) => What::HashSet(bytes(field), bytes(value)),
         JepsenAction::Hget(field) => What::HashGet(bytes(field)),
         JepsenAction::Hgetall => What::HashGetAll,
-        JepsenAction::Hlen => What::HashLength,
+        JepsenAction::Hlen | JepsenAction::Scard => What::HashLength,
+        JepsenAction::Lpush(value) => What::Push(bytes(value)),
+        JepsenAction::Lpop => What::PopFirst,
+        JepsenAction::Llen => What::ListLength,
+        JepsenAction::Lrange => What::ListAll,
+        JepsenAction::Sadd(member) => What::HashSet(bytes(member), MEMBER.into()),
+        JepsenAction::Srem(member) => What::HashDelete(bytes(member)),
+        JepsenAction::Sismember(member) => What::HashGet(bytes(member)),
+        JepsenAction::Smembers => What::HashGetAll,
     }
 }
 
@@ -59,6 +79,12 @@ fn resp(text: &str) -> Vec<u8> {
         Some(("$", value)) => reply::bulk(value.as_bytes(), &mut out),
         Some(("+", word)) => reply::simple(word.as_bytes(), &mut out),
         Some((":", number)) => out.extend_from_slice(format!(":{number}\r\n").as_bytes()),
+        Some(("[", values)) => {
+            let words: Vec<&str> =
+                values.trim_end_matches(']').split(',').filter(|word| !word.is_empty()).collect();
+            reply::array_header(words.len(), &mut out);
+            words.iter().for_each(|word| reply::bulk(word.as_bytes(), &mut out));
+        }
         Some(("{", fields)) => {
             let pairs = fields.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('='));
             let words: Vec<&str> = pairs.flat_map(|(field, value)| [field, value]).collect();

@@ -28,6 +28,10 @@ pub(super) struct JepsenReport {
     pub(super) operations: u64,
     pub(super) reads: u64,
     pub(super) writes: u64,
+    /// Writes that took effect as transactions, of those behind WATCH, and of scripts.
+    pub(super) transactions: u64,
+    pub(super) swaps: u64,
+    pub(super) scripts: u64,
     pub(super) unknown: u64,
     pub(super) refused: u64,
     pub(super) operations_per_second: f64,
@@ -72,6 +76,9 @@ impl JepsenReport {
         self.reads += counts.reads.load(Relaxed);
         self.writes += counts.writes.load(Relaxed);
         self.operations = self.reads + self.writes;
+        self.transactions += counts.transactions.load(Relaxed);
+        self.swaps += counts.swaps.load(Relaxed);
+        self.scripts += counts.scripts.load(Relaxed);
         self.unknown += counts.unknown.load(Relaxed);
         self.refused += counts.void.load(Relaxed);
         self.hits += reading.hits;
@@ -114,6 +121,11 @@ impl JepsenReport {
                 format!("only {writes} writes met cached keys during faults; {CACHED_WRITES_MIN} are needed");
             self.not_counted.push(text);
         }
+        let knows_all = self.storages.keys().any(|storage| ["redis", "cluster"].contains(storage));
+        if knows_all && [self.transactions, self.swaps, self.scripts].contains(&0) {
+            self.not_counted
+                .push("no transaction, none behind WATCH or no script was among the writes".to_owned());
+        }
         if self.histories_undecided * 100 > self.histories {
             let undecided = self.histories_undecided;
             self.not_counted.push(format!("{undecided} histories were too entangled to be checked"));
@@ -123,6 +135,7 @@ impl JepsenReport {
     pub(super) fn text(&self) -> String {
         let mut text = format!(
             "{} operations in {:.0} s, {:.0} a second, {} rounds: {} reads, {} writes, {} unknown, {} refused\n\
+             among the writes: {} transactions, {} behind WATCH, {} scripts\n\
              {:.1} % of the reads were hits; {} writes met cached keys during faults; longest write {:.0} ms\n\
              {} histories with {} operations checked twice: {} violations, {} undecided\n",
             self.operations,
@@ -133,6 +146,9 @@ impl JepsenReport {
             self.writes,
             self.unknown,
             self.refused,
+            self.transactions,
+            self.swaps,
+            self.scripts,
             self.hit_ratio * 100.0,
             self.cached_writes_during_faults,
             self.longest_write_ms,

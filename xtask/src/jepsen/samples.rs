@@ -20,7 +20,7 @@ fn get(value: &str, call: u64, returned: u64) -> JepsenOperation {
 
 /// Each with whether some order explains it.
 pub(super) fn samples() -> Vec<(JepsenHistory, bool)> {
-    let all = [registers(), unknown(), pipelines(), expiry(), others()].concat();
+    let all = [registers(), unknown(), pipelines(), expiry(), others(), swaps(), lists_and_sets()].concat();
     let numbered = all.into_iter().enumerate();
     numbered
         .map(|(number, (operations, linearizable))| {
@@ -100,5 +100,60 @@ fn others() -> Samples {
         (vec![add("+OK", 0), add("+OK", 2)], false),
         (vec![add("+OK", 0), extend("+no", 2)], false),
         (vec![add("+OK", 0), add("+no", 2), get("xyxy", 4, 5)], false),
+    ]
+}
+
+fn swaps() -> Samples {
+    let swap = |expected: Option<&str>, value: &str, call, reply| {
+        operation(JepsenAction::Swap(expected.map(str::to_owned), value.into()), call, call + 1, reply)
+    };
+    let twice = |reply, call| operation(JepsenAction::IncrTwice, call, call + 1, reply);
+    let incr = |reply, call| operation(JepsenAction::Incr, call, call + 1, reply);
+    vec![
+        (vec![set("a", 0, 1), swap(Some("a"), "b", 2, ":1"), get("b", 4, 5)], true),
+        (vec![set("a", 0, 1), swap(Some("a"), "b", 2, ":1"), swap(Some("a"), "c", 4, ":1")], false),
+        (vec![set("a", 0, 1), swap(Some("b"), "c", 2, ":0"), get("a", 4, 5)], true),
+        (vec![set("a", 0, 1), swap(Some("a"), "b", 2, ":0")], false),
+        (vec![swap(None, "a", 0, ":1"), get("a", 2, 3)], true),
+        (vec![set("a", 0, 1), swap(None, "b", 2, ":1")], false),
+        (vec![set("a", 0, 1), swap(Some("a"), "b", 2, "?"), get("b", 4, 5)], true),
+        (vec![set("a", 0, 1), set("c", 2, 3), swap(Some("a"), "b", 4, "?"), get("b", 6, 7)], false),
+        (vec![twice(":2", 0), incr(":3", 2), twice(":5", 4)], true),
+        (vec![twice(":2", 0), twice(":3", 2)], false),
+    ]
+}
+
+fn lists_and_sets() -> Samples {
+    let of = |what: JepsenAction, call, reply: &str| operation(what, call, call + 1, reply);
+    let push = |value: &str, call, reply| of(JepsenAction::Lpush(value.into()), call, reply);
+    let pop = |call, reply| of(JepsenAction::Lpop, call, reply);
+    let all = |call, reply| of(JepsenAction::Lrange, call, reply);
+    let (member, len) = (|| "m".to_owned(), of(JepsenAction::Llen, 4, ":2"));
+    let add = |call, reply| of(JepsenAction::Sadd(member()), call, reply);
+    let remove = |call, reply| of(JepsenAction::Srem(member()), call, reply);
+    let has = |call, reply| of(JepsenAction::Sismember(member()), call, reply);
+    let members = |call, reply| of(JepsenAction::Smembers, call, reply);
+    let del = |call, reply| of(JepsenAction::Del, call, reply);
+    vec![
+        (
+            vec![push("a", 0, ":1"), push("b", 2, ":2"), len, all(6, "[b,a]"), pop(8, "$b"), all(10, "[a]")],
+            true,
+        ),
+        (vec![push("a", 0, ":1"), push("b", 2, ":2"), all(4, "[a,b]")], false),
+        (vec![push("a", 0, ":1"), pop(2, "$a"), pop(4, "nil"), all(6, "[]"), del(8, ":0")], true),
+        (vec![push("a", 0, ":1"), pop(2, "$a"), pop(4, "$a")], false),
+        (
+            vec![
+                add(0, ":1"),
+                add(2, ":0"),
+                has(4, "$1"),
+                members(6, "{m=1}"),
+                remove(8, ":1"),
+                members(10, "{}"),
+            ],
+            true,
+        ),
+        (vec![add(0, ":1"), remove(2, ":1"), has(4, "$1")], false),
+        (vec![add(0, ":1"), remove(2, ":1"), del(4, ":1")], false),
     ]
 }
