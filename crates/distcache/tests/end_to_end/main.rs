@@ -16,6 +16,7 @@ mod leases;
 mod marks;
 mod membership;
 mod memcached;
+mod memory;
 mod operations;
 mod outsiders;
 mod pipelines;

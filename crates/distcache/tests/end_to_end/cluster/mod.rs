@@ -1,6 +1,7 @@
 //! A cluster of real processes for one test: configuration, start, stop, status. Not what is tested with it.
 
 mod client;
+mod control_group;
 mod directory;
 mod etcd;
 mod layout;
@@ -14,6 +15,7 @@ mod redis_server;
 mod sentinels;
 
 pub(crate) use client::{Client, ok, text};
+pub(crate) use control_group::ControlGroup;
 pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
 pub(crate) use layout::{Layout, loopback};
@@ -29,6 +31,7 @@ pub(crate) use sentinels::Sentinels;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::Value as Json;
 use wire::resp::Value;
@@ -78,20 +81,34 @@ impl Cluster {
         self.processes.insert(id.to_owned(), process);
     }
 
+    /// As `start`, in a control group.
+    pub(crate) fn start_within(&mut self, group: &ControlGroup, id: &str) {
+        let process = Process::start(id, group.within(&self.command_of(id)), &self.log(id));
+        process.wait_for_line("ready");
+        self.processes.insert(id.to_owned(), process);
+    }
+
+    fn log(&self, id: &str) -> PathBuf {
+        self.directory.join(&format!("{id}.log"))
+    }
+
     /// As `start`, but does not wait.
     pub(crate) fn launch(&self, id: &str) -> Process {
+        Process::start(id, self.command_of(id), &self.log(id))
+    }
+
+    fn command_of(&self, id: &str) -> Command {
         let mut command = distcache();
         match id {
             UP => command.arg("up"),
             id => command.args(["run", "--id", id]),
         };
         command.arg("--config").arg(&self.config).env("DISTCACHE_LOG", "info");
-        let log = self.directory.join(&format!("{id}.log"));
         // Storage is new, but only once.
-        if !log.exists() {
+        if !self.log(id).exists() {
             command.arg("--adopt");
         }
-        Process::start(id, command, &log)
+        command
     }
 
     pub(crate) fn process(&mut self, id: &str) -> &mut Process {
