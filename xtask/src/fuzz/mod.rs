@@ -121,7 +121,7 @@ pub(crate) fn short(root: &Path) -> anyhow::Result<()> {
     run(root, &SHORT)
 }
 
-pub(crate) const SHORT: [&str; 4] = ["--seconds", "10", "--seed", "1"];
+pub(crate) const SHORT: [&str; 4] = ["--seconds", "6", "--seed", "1"];
 
 #[cfg(test)]
 mod tests {
