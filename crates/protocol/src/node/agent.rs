@@ -1,13 +1,21 @@
 //! The node's agent: which keys come in, which go out (paper, section 4.3, "Cache update"). Nobody coordinates it.
 
-use crate::hash::KeyMap;
-use crate::node::Admission;
-use crate::node::object::{HEAT_ONE, Object};
-use crate::time::Time;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use wire::{Digest, Key};
+
+use super::Admission;
+use super::object::{HEAT_ONE, Object};
+use super::table::ObjectTable;
+use crate::time::Time;
 
 /// Evictions for hotter keys per second, as a share of the objects: bounds the churn of a noisy second.
 const CHURN_DIVISOR: usize = 16;
+/// Objects that are known as the hottest, for people to see.
+const HOTTEST_MAX: usize = 32;
+/// Objects that are looked at for a victim where there is no candidate.
+const SEARCHED_MAX: usize = 64;
 /// Keys held off at once: the longest held make room.
 const HELD_OFF_MAX: usize = 4096;
 
@@ -17,10 +25,21 @@ pub(super) struct Agent {
     objects_max: usize,
     bytes_max: u64,
     admission: Admission,
-    /// Coldest last. Made anew every second.
-    coldest: Vec<(u32, Key)>,
+    /// The coldest of all as of the last pass, the coldest first.
+    coldest: BinaryHeap<Reverse<Candidate>>,
+    /// What this slice of the pass has seen, and the coldest of those before it.
+    slice: Vec<Candidate>,
+    forming: Vec<Candidate>,
+    /// The hottest as of the last pass, and of this one: at most `HOTTEST_MAX`, hottest first.
+    hottest: Vec<(u32, Key)>,
+    forming_hottest: Vec<(u32, Key)>,
+    /// Turns of the search for a victim where there is no candidate.
+    searches: u64,
     held_off: std::collections::VecDeque<(Time, Digest)>,
 }
+
+/// An object's heat, and which it is.
+type Candidate = (u32, Digest);
 
 /// A key that may come in.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +60,18 @@ pub(super) enum Verdict {
 
 impl Agent {
     pub(super) fn new(objects_max: usize, bytes_max: u64, admission: Admission) -> Agent {
-        Agent { objects_max, bytes_max, admission, coldest: Vec::new(), held_off: Default::default() }
+        Agent {
+            objects_max,
+            bytes_max,
+            admission,
+            coldest: BinaryHeap::new(),
+            slice: Vec::new(),
+            forming: Vec::new(),
+            hottest: Vec::new(),
+            forming_hottest: Vec::new(),
+            searches: 0,
+            held_off: Default::default(),
+        }
     }
 
     pub(super) fn set_limits(&mut self, objects_max: usize, bytes_max: u64, admission: Admission) {
@@ -54,14 +84,14 @@ impl Agent {
         if objects < self.objects_max && bytes < self.bytes_max {
             return self.admission.heat_min;
         }
-        match self.coldest.last() {
-            Some((heat, _)) => self.admission.heat_min.max(self.bar(*heat) / HEAT_ONE + 1),
+        match self.coldest.peek() {
+            Some(Reverse((heat, _))) => self.admission.heat_min.max(self.bar(*heat) / HEAT_ONE + 1),
             None => u32::MAX,
         }
     }
 
     /// Whether a key comes in, and for whom. Candidates that are gone or in use are passed over.
-    pub(super) fn judge(&mut self, newcomer: Newcomer<'_>, bytes: u64, objects: &KeyMap<Object>) -> Verdict {
+    pub(super) fn judge(&mut self, newcomer: Newcomer<'_>, bytes: u64, objects: &ObjectTable) -> Verdict {
         let Newcomer { key, heat, always } = newcomer;
         if self.objects_max == 0 || (heat < self.admission.heat_min && !always) || self.is_held_off(key) {
             return Verdict::Decline;
@@ -69,46 +99,80 @@ impl Agent {
         if objects.len() < self.objects_max && bytes < self.bytes_max {
             return Verdict::Insert;
         }
-        while let Some((cold, candidate)) = self.coldest.last() {
-            let evictable = objects.get(candidate).is_some_and(|object| object.fetching.is_empty());
-            if !evictable {
+        while let Some(&Reverse((cold, candidate))) = self.coldest.peek() {
+            if let Some(victim) = evictable(objects, candidate) {
+                let heat = heat.saturating_mul(HEAT_ONE);
+                let enough = if always { heat >= cold } else { heat > self.bar(cold) };
+                if !enough {
+                    return Verdict::Decline;
+                }
                 self.coldest.pop();
-                continue;
+                return Verdict::Replace(victim);
             }
-            let heat = heat.saturating_mul(HEAT_ONE);
-            let enough = if always { heat >= *cold } else { heat > self.bar(*cold) };
-            if !enough {
-                return Verdict::Decline;
-            }
-            return self.coldest.pop().map_or(Verdict::Decline, |(_, candidate)| Verdict::Replace(candidate));
+            self.coldest.pop();
         }
         Verdict::Decline
     }
 
-    /// The coldest object that can go, while the node holds more bytes than it may.
-    pub(super) fn next_victim(&mut self, bytes: u64, objects: &KeyMap<Object>) -> Option<Key> {
+    /// The coldest object that can go, while the node holds more bytes than it may; without candidates, the coldest of a few.
+    pub(super) fn next_victim(&mut self, bytes: u64, objects: &ObjectTable) -> Option<Key> {
         if !self.is_over(objects.len(), bytes) {
             return None;
         }
-        while let Some((_, candidate)) = self.coldest.pop() {
-            if objects.get(&candidate).is_some_and(|object| object.fetching.is_empty()) {
-                return Some(candidate);
+        while let Some(Reverse((_, candidate))) = self.coldest.pop() {
+            if let Some(victim) = evictable(objects, candidate) {
+                return Some(victim);
             }
         }
-        let idle = objects.iter().filter(|(_, object)| object.fetching.is_empty());
-        idle.min_by_key(|(key, object)| (object.heat, key.digest)).map(|(key, _)| key.clone())
+        self.searches += 1;
+        let few = objects.sample(self.searches.wrapping_mul(SEARCHED_MAX as u64), SEARCHED_MAX);
+        let coldest_of = |objects: &mut dyn Iterator<Item = (&Key, &Object)>| {
+            let idle = objects.filter(|(_, object)| object.fetching.is_empty());
+            idle.min_by_key(|(key, object)| (object.heat, key.digest)).map(|(key, _)| key.clone())
+        };
+        // Hardly ever is nothing of so many idle.
+        coldest_of(&mut { few }).or_else(|| coldest_of(&mut objects.iter()))
     }
 
-    /// Once a second, after the heats have decayed.
-    pub(super) fn rank(&mut self, now: Time, objects: &KeyMap<Object>) {
+    /// The pass has come to an object, whose heat has decayed.
+    pub(super) fn rank(&mut self, key: &Key, heat: u32) {
+        self.slice.push((heat, key.digest));
+        let is_after =
+            |(other, known): &(u32, Key)| (*other, Reverse(known.digest)) > (heat, Reverse(key.digest));
+        let place = self.forming_hottest.partition_point(is_after);
+        if place < HOTTEST_MAX {
+            self.forming_hottest.truncate(HOTTEST_MAX - 1);
+            self.forming_hottest.insert(place, (heat, key.clone()));
+        }
+    }
+
+    /// The pass rests. A slice is as good as any other, so that its coldest are the coldest of all, nearly.
+    pub(super) fn end_slice(&mut self) {
+        let take = (self.slice.len() / CHURN_DIVISOR).max(1).min(self.slice.len());
+        if take < self.slice.len() {
+            self.slice.select_nth_unstable(take);
+        }
+        self.forming.extend(self.slice.drain(..).take(take));
+    }
+
+    /// What the pass has found counts from now on.
+    pub(super) fn end_pass(&mut self) {
+        let found: Vec<_> = self.forming.drain(..).map(Reverse).collect();
+        self.coldest = found.into();
+        std::mem::swap(&mut self.hottest, &mut self.forming_hottest);
+        self.forming_hottest.clear();
+    }
+
+    /// As of the last pass, hottest first; some may be gone.
+    pub(super) fn hottest(&self) -> &[(u32, Key)] {
+        &self.hottest
+    }
+
+    /// Lets keys come in again whose time is over.
+    pub(super) fn release(&mut self, now: Time) {
         while self.held_off.front().is_some_and(|(until, _)| *until <= now) {
             self.held_off.pop_front();
         }
-        self.coldest.clear();
-        if objects.len() < self.objects_max {
-            return;
-        }
-        self.coldest = coldest(objects.iter(), objects.len() / CHURN_DIVISOR);
     }
 
     pub(super) fn is_over(&self, objects: usize, bytes: u64) -> bool {
@@ -116,7 +180,7 @@ impl Agent {
     }
 
     /// What goes first when the limits have fallen, the coldest first; nothing that is being fetched.
-    pub(super) fn coldest_sixteenth(&self, objects: &KeyMap<Object>) -> Vec<Key> {
+    pub(super) fn coldest_sixteenth(&self, objects: &ObjectTable) -> Vec<Key> {
         let idle = objects.iter().filter(|(_, object)| object.fetching.is_empty());
         coldest(idle, objects.len() / CHURN_DIVISOR).into_iter().rev().map(|(_, key)| key).collect()
     }
@@ -142,6 +206,12 @@ impl Agent {
     fn is_held_off(&self, key: &Key) -> bool {
         self.held_off.iter().any(|(_, digest)| *digest == key.digest)
     }
+}
+
+/// The key of a candidate that is still there and not being fetched.
+fn evictable(objects: &ObjectTable, candidate: Digest) -> Option<Key> {
+    let (key, object) = objects.with_digest(candidate)?;
+    object.fetching.is_empty().then(|| key.clone())
 }
 
 /// So many of the coldest, at least one, coldest last.

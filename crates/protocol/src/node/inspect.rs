@@ -41,6 +41,11 @@ impl Node {
         self.objects.contains_key(key)
     }
 
+    /// Every key that it has an object for.
+    pub fn keys(&self) -> impl Iterator<Item = &Key> {
+        self.objects.iter().map(|(key, _)| key)
+    }
+
     pub fn backlog(&self) -> NodeBacklog {
         let fetches = || self.objects.values().flat_map(|object| &object.fetching);
         let followers = self.objects.values().map(|object| object.followers.len());

@@ -12,6 +12,7 @@ mod reads;
 mod settings;
 mod statistics;
 mod step;
+mod table;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,6 +33,7 @@ use crate::time::Time;
 use agent::Agent;
 use object::{Object, Waiter};
 use step::NodeStep;
+use table::ObjectTable;
 
 pub use inspect::NodeBacklog;
 pub use object::OVERHEAD_BYTES as OBJECT_OVERHEAD_BYTES;
@@ -129,7 +131,7 @@ pub struct Node {
     config: NodeConfig,
     placement: Arc<Placement>,
     links: Vec<ShimLink>,
-    objects: KeyMap<Object>,
+    objects: ObjectTable,
     bytes: u64,
     /// Reads that are not begun yet, each with who asks.
     waiting: RequestQueue<(Peer, Message)>,
@@ -170,7 +172,7 @@ impl Node {
             meter: LoadMeter::new(SECOND),
             random,
             links: vec![ShimLink::default(); shims],
-            objects: KeyMap::default(),
+            objects: ObjectTable::default(),
             bytes: 0,
             waiting: RequestQueue::new(config.settings.requests),
             windows: RouterWindows::default(),
@@ -256,28 +258,47 @@ impl Node {
                 self.renew(step, shim, floor);
             }
         }
-        if step.now.since(self.second) >= SECOND {
+        self.look_through(step);
+    }
+
+    /// Each second a pass goes over all objects, slice by slice: heats decay, the coldest and the hottest are found, write-hot keys
+    /// leave.
+    fn look_through(&mut self, step: &mut NodeStep<'_>) {
+        let passed = step.now.since(self.second);
+        let is_over = passed >= SECOND;
+        if is_over && self.objects.is_untouched() {
+            // It is small, or nobody has ticked meanwhile.
+            self.objects.begin_pass();
+        }
+        let share = passed.min(SECOND).as_micros() * 1000 / SECOND.as_micros();
+        while let Some(slice) = self.objects.next_slice(share as u64) {
+            self.look_at(step, slice);
+        }
+        if is_over {
             self.second = step.now;
-            self.each_second(step);
+            self.agent.end_pass();
+            self.agent.release(step.now);
+            self.objects.begin_pass();
         }
     }
 
-    /// Heats decay, eviction candidates are ranked anew, write-hot keys leave.
-    fn each_second(&mut self, step: &mut NodeStep<'_>) {
+    fn look_at(&mut self, step: &mut NodeStep<'_>, slice: usize) {
         let mut leaving = Vec::new();
-        for (key, object) in &mut self.objects {
+        let agent = &mut self.agent;
+        self.objects.look_at(slice, |key, object| {
             object.decay();
             if object.is_write_hot() && object.fetching.is_empty() {
                 leaving.push(key.clone());
+            } else {
+                agent.rank(key, object.heat);
             }
-        }
-        leaving.sort_unstable_by_key(|key| key.digest);
+        });
+        self.agent.end_slice();
         for key in leaving {
             self.statistics.write_hot += 1;
             self.agent.hold_off(step.now, &key);
             self.evict(step, &key);
         }
-        self.agent.rank(step.now, &self.objects);
     }
 
     /// Removes an object and tells the shim, which drops its entry if no newer fetch is under way.

@@ -78,6 +78,11 @@ impl Node {
                 }
             }
         }
-        self.agent.rank(step.now, &self.objects);
+        for (key, object) in self.objects.iter() {
+            self.agent.rank(key, object.heat);
+        }
+        self.agent.end_slice();
+        self.agent.end_pass();
+        self.objects.begin_pass();
     }
 }

@@ -125,19 +125,11 @@ impl Node {
             .collect()
     }
 
-    /// The hottest cached keys, hottest first.
+    /// The hottest cached keys as of the last second, hottest first; a few dozen are known.
     pub fn hottest(&self, count: usize) -> Vec<HotKey> {
-        let mut ranked: Vec<_> = self.objects.iter().map(|(key, object)| (object.heat, key)).collect();
-        let count = count.min(ranked.len());
-        if count == 0 {
-            return Vec::new();
-        }
-        let order = |(heat, key): &(u32, &wire::Key)| (std::cmp::Reverse(*heat), key.digest);
-        ranked.select_nth_unstable_by_key(count - 1, order);
-        ranked.truncate(count);
-        ranked.sort_unstable_by_key(order);
-        ranked
-            .into_iter()
+        let there = self.agent.hottest().iter().filter(|(_, key)| self.objects.contains_key(key));
+        there
+            .take(count)
             .map(|(heat, key)| HotKey { key: key.bytes.clone(), heat: heat / HEAT_ONE })
             .collect()
     }

@@ -169,14 +169,13 @@ impl ScaleCluster {
         }
     }
 
-    /// Objects that some node holds now, of the hottest ones.
+    /// Objects that some node holds now.
     pub(super) fn distinct_objects(&self) -> usize {
         let mut keys: Vec<bytes::Bytes> = self
             .nodes
             .iter()
             .filter(|own| own.alive)
-            .flat_map(|own| own.node.hottest(self.scenario.slots))
-            .map(|hot| hot.key)
+            .flat_map(|own| own.node.keys().map(|key| key.bytes.clone()))
             .collect();
         keys.sort_unstable();
         keys.dedup();
