@@ -34,7 +34,6 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId, w
                 durability: config.shim(shim).durability(),
                 life: StoreLife {
                     boot: clock::boot(),
-                    folder: 0,
                     part: config.marked_part(shim),
                     lease_record: lease_record(config),
                     adopts: config.adopts,

@@ -24,7 +24,7 @@ const WAIT: Duration = Duration::from_millis(1020);
 
 fn settings(path: &Path) -> DurableSettings {
     let lease_record = LeaseRecord { wait: WAIT, limits: LeaseLimits::default(), is_first: true };
-    let life = StoreLife { boot: "boot".to_owned(), folder: 0, part: None, lease_record, adopts: false };
+    let life = StoreLife { boot: "boot".to_owned(), part: None, lease_record, adopts: false };
     DurableSettings { path: path.to_owned(), durability: Durability::Always, life, seed: 1 }
 }
 
@@ -255,6 +255,29 @@ fn a_store_of_another_shim_is_refused_in_words() {
     drop(process);
     let mut process = start(of("b", true));
     up(&mut process);
+}
+
+#[test]
+fn a_copy_is_known_for_what_it_is() {
+    let (first, copy) = (folder(), folder());
+    leave(started(first.path()));
+    as_after_a_kill(first.path(), copy.path());
+    let mut process = start(settings(first.path()));
+    assert_eq!(up(&mut process), (2, EarlierIncarnations::recorded(WAIT)));
+    let mut process = start(settings(copy.path()));
+    assert!(!up(&mut process).1.same_data, "it may be older than what readers have seen");
+}
+
+#[test]
+fn a_first_start_may_end_anywhere_and_a_folder_without_its_record_is_refused() {
+    let (whole, cut) = (folder(), folder());
+    leave(started(whole.path()));
+    fs::copy(whole.path().join("record"), cut.path().join("record")).expect("a copy");
+    let mut process = start(settings(cut.path()));
+    assert_eq!(up(&mut process).0, 2, "nothing was stored yet");
+    fs::remove_file(whole.path().join("record")).expect("it was there");
+    let mut process = start(settings(whole.path()));
+    assert!(process.until_refused().contains("restore a whole backup"));
 }
 
 /// The journal is a file of whole commits: damage in the middle ends it early, and nothing else tells.

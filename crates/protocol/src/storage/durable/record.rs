@@ -15,8 +15,6 @@ pub struct StoreRecord {
     pub incarnation: u64,
     /// The run of the operating system in which that was: what it has been told to write is there as long as that runs.
     pub boot: String,
-    /// The folder's number in its file system: a copy of it, as of a backup, has another one.
-    pub folder: u64,
     /// It has left in order, with everything on disk.
     pub is_clean: bool,
     /// How long leases may run of those that have had the store.
@@ -29,7 +27,6 @@ pub struct StoreRecord {
 #[derive(Clone, Debug)]
 pub struct StoreLife {
     pub boot: String,
-    pub folder: u64,
     pub part: Option<MarkedPart>,
     pub lease_record: LeaseRecord,
     /// A person says that it takes over whatever it finds.
@@ -37,10 +34,12 @@ pub struct StoreLife {
 }
 
 /// What was found where a store is opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreOpening {
     /// The last process's, if there was a store.
     pub record: Option<StoreRecord>,
+    /// It is a copy of what was written, as of a backup.
+    pub is_copy: bool,
     /// Commits that were durable once and are not there any more.
     pub lost_commits: u64,
 }
@@ -55,7 +54,6 @@ impl StoreOpening {
         let next = |incarnation, wait| StoreRecord {
             incarnation,
             boot: life.boot.clone(),
-            folder: life.folder,
             is_clean: false,
             wait,
             part: life.part.clone(),
@@ -83,7 +81,7 @@ impl StoreOpening {
         }
         // What was acknowledged may be missing where the operating system ended before it had written everything, and in a copy.
         let is_whole = found.is_clean || found.boot == life.boot;
-        let same_data = self.lost_commits == 0 && is_whole && found.folder == life.folder;
+        let same_data = self.lost_commits == 0 && is_whole && !self.is_copy;
         let earlier = EarlierIncarnations { same_data, ..EarlierIncarnations::recorded(found.wait) };
         Ok((next(found.incarnation + 1, wait.max(found.wait)), earlier))
     }
@@ -95,13 +93,14 @@ impl StoreRecord {
         part.difference(self.part.as_ref()?, "the store")
     }
 
-    /// The record as a text of lines, a key and its value each.
-    pub fn write(&self) -> String {
+    /// The record as a text of lines, a key and its value each. `file` is the number of the file that it is written to, which tells
+    /// it from copies of it.
+    pub fn write(&self, file: u64) -> String {
         let mut lines = vec![
             ("format", FORMAT.to_owned()),
             ("incarnation", self.incarnation.to_string()),
             ("boot", self.boot.clone()),
-            ("folder", self.folder.to_string()),
+            ("file", file.to_string()),
             ("clean", self.is_clean.to_string()),
             ("wait", self.wait.as_micros().div_ceil(1000).to_string()),
         ];
@@ -109,11 +108,11 @@ impl StoreRecord {
         lines.into_iter().map(|(key, value)| format!("{key} {value}\n")).collect()
     }
 
-    /// The record of a text that `write` has made.
+    /// The record of a text that `write` has made, and the file that it was made for.
     ///
     /// # Errors
     /// Why this program cannot use the store.
-    pub fn read(text: &str) -> Result<StoreRecord, String> {
+    pub fn read(text: &str) -> Result<(StoreRecord, u64), String> {
         let line = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '));
         match line("format") {
             Some(FORMAT) => {}
@@ -126,17 +125,17 @@ impl StoreRecord {
         }
         let parsed = || {
             let milliseconds = line("wait")?.parse().ok()?;
-            Some(StoreRecord {
+            let record = StoreRecord {
                 incarnation: line("incarnation")?.parse().ok()?,
                 boot: line("boot")?.to_owned(),
-                folder: line("folder")?.parse().ok()?,
                 is_clean: line("clean")?.parse().ok()?,
                 wait: Duration::from_millis(milliseconds),
                 part: match line("cluster") {
                     Some(_) => Some(MarkedPart::parse(line)?),
                     None => None,
                 },
-            })
+            };
+            Some((record, line("file")?.parse().ok()?))
         };
         parsed().ok_or_else(|| "the record of the store is damaged".to_owned())
     }
@@ -156,21 +155,22 @@ mod tests {
 
     fn life(boot: &str, wait: Duration) -> StoreLife {
         let lease_record = LeaseRecord { wait, limits: LeaseLimits::default(), is_first: false };
-        StoreLife { boot: boot.to_owned(), folder: 3, part: Some(part("a b")), lease_record, adopts: false }
+        StoreLife { boot: boot.to_owned(), part: Some(part("a b")), lease_record, adopts: false }
     }
 
     fn opening(record: &StoreRecord) -> StoreOpening {
-        StoreOpening { record: Some(record.clone()), lost_commits: 0 }
+        StoreOpening { record: Some(record.clone()), is_copy: false, lost_commits: 0 }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
-        let (record, _) =
-            StoreOpening { record: None, lost_commits: 0 }.succeed(&life("boot-1", SECOND)).unwrap();
-        assert_eq!(StoreRecord::read(&record.write()), Ok(record.clone()));
+        let (record, _) = StoreOpening { record: None, is_copy: false, lost_commits: 0 }
+            .succeed(&life("boot-1", SECOND))
+            .unwrap();
+        assert_eq!(StoreRecord::read(&record.write(7)), Ok((record.clone(), 7)));
         let unmarked = StoreRecord { part: None, is_clean: true, ..record };
-        assert_eq!(StoreRecord::read(&unmarked.write()), Ok(unmarked.clone()));
-        let newer = unmarked.write().replace("format 1", "format 2");
+        assert_eq!(StoreRecord::read(&unmarked.write(8)), Ok((unmarked.clone(), 8)));
+        let newer = unmarked.write(8).replace("format 1", "format 2");
         assert!(StoreRecord::read(&newer).unwrap_err().contains("take a newer one"));
         assert!(StoreRecord::read("").unwrap_err().contains("does not say what it is"));
         assert!(StoreRecord::read("format 1\nincarnation x\n").unwrap_err().contains("damaged"));
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_new_store_knows_nothing_of_leases_unless_it_is_the_first() {
-        let fresh = || StoreOpening { record: None, lost_commits: 0 };
+        let fresh = || StoreOpening { record: None, is_copy: false, lost_commits: 0 };
         let limits = LeaseLimits::default();
         let (record, earlier) = fresh().succeed(&life("boot", SECOND)).unwrap();
         assert_eq!(limits.wait(earlier, None), limits.wait_max);
@@ -191,8 +191,9 @@ mod tests {
 
     #[test]
     fn the_longest_lease_of_any_life_is_waited_for() {
-        let (first, _) =
-            StoreOpening { record: None, lost_commits: 0 }.succeed(&life("boot", SECOND)).unwrap();
+        let (first, _) = StoreOpening { record: None, is_copy: false, lost_commits: 0 }
+            .succeed(&life("boot", SECOND))
+            .unwrap();
         let first = StoreRecord { wait: 30 * SECOND, ..first };
         let (second, earlier) = opening(&first).succeed(&life("boot", SECOND)).unwrap();
         assert_eq!(
@@ -205,25 +206,27 @@ mod tests {
 
     #[test]
     fn data_may_be_another_after_the_machine_has_ended_in_disorder() {
-        let (first, _) =
-            StoreOpening { record: None, lost_commits: 0 }.succeed(&life("boot-1", SECOND)).unwrap();
-        let is_same = |record: &StoreRecord, boot: &str| {
-            opening(record).succeed(&life(boot, SECOND)).unwrap().1.same_data
-        };
-        assert!(is_same(&first, "boot-1"), "a process that is killed loses nothing that it has written");
-        assert!(!is_same(&first, "boot-2"));
-        let clean = StoreRecord { is_clean: true, ..first };
-        assert!(is_same(&clean, "boot-2"));
+        let (first, _) = StoreOpening { record: None, is_copy: false, lost_commits: 0 }
+            .succeed(&life("boot-1", SECOND))
+            .unwrap();
+        let is_same =
+            |opening: StoreOpening, boot: &str| opening.succeed(&life(boot, SECOND)).unwrap().1.same_data;
         assert!(
-            !is_same(&StoreRecord { folder: 4, ..clean }, "boot-2"),
-            "a backup is older than what readers have seen"
+            is_same(opening(&first), "boot-1"),
+            "a process that is killed loses nothing that it has written"
         );
+        assert!(!is_same(opening(&first), "boot-2"));
+        let clean = StoreRecord { is_clean: true, ..first };
+        assert!(is_same(opening(&clean), "boot-2"));
+        let backup = StoreOpening { is_copy: true, ..opening(&clean) };
+        assert!(!is_same(backup, "boot-1"), "it is older than what readers have seen");
     }
 
     #[test]
     fn what_does_not_fit_is_refused_in_words_until_somebody_adopts_it() {
-        let (mut record, _) =
-            StoreOpening { record: None, lost_commits: 0 }.succeed(&life("boot", SECOND)).unwrap();
+        let (mut record, _) = StoreOpening { record: None, is_copy: false, lost_commits: 0 }
+            .succeed(&life("boot", SECOND))
+            .unwrap();
         let check = |opening: &StoreOpening, words: &str| {
             let refusal = opening.clone().succeed(&life("boot", SECOND)).unwrap_err();
             assert!(refusal.contains(words), "{refusal}");

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use fjall::config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry};
@@ -81,10 +81,18 @@ pub(super) struct DiskWriter {
 impl Disk {
     pub(super) fn open(path: &Path, life: &StoreLife) -> Result<Disk, OpenTrouble> {
         let lock = lock(path)?;
-        let refused =
-            |error: fjall::Error| OpenTrouble::Refused(format!("cannot be opened: {}", in_words(&error)));
         let unusable = |error: io::Error| OpenTrouble::Refused(format!("cannot be used: {error}"));
-        let record = record::read(path).map_err(OpenTrouble::Refused)?;
+        let found = record::read(path).map_err(OpenTrouble::Refused)?;
+        if found.is_none() {
+            // Before there is anything else: keys without a record are nobody's.
+            let (record, _) = StoreOpening::default().succeed(life).map_err(OpenTrouble::Refused)?;
+            record::write(path, &record).map_err(unusable)?;
+        }
+        let refused = |error: fjall::Error| match error {
+            // Its last handle goes a moment after our lock.
+            fjall::Error::Locked => OpenTrouble::Retry("is being closed".to_owned()),
+            error => OpenTrouble::Refused(format!("cannot be opened: {}", in_words(&error))),
+        };
         let (guard, durable) = CommitGuard::open(&path.join("guard")).map_err(unusable)?;
         let builder = Database::builder(path.join("data")).cache_size(CACHE_BYTES).worker_threads(1);
         let database = builder.open().map_err(refused)?;
@@ -98,11 +106,11 @@ impl Disk {
         let keys = database.keyspace(&generation, options).map_err(refused)?;
         let counts = keys.get(COUNTS).map_err(refused)?.and_then(|bytes| StoreCounts::parse(&bytes));
         let counts = counts.unwrap_or_default();
-        let folder = std::fs::metadata(path.join("data")).map_err(unusable)?.ino();
-        let was_clean = record.as_ref().is_none_or(|record| record.is_clean);
-        let opening = StoreOpening { record, lost_commits: durable.saturating_sub(counts.commit) };
-        let (record, earlier) =
-            opening.succeed(&StoreLife { folder, ..life.clone() }).map_err(OpenTrouble::Refused)?;
+        let lost_commits = durable.saturating_sub(counts.commit);
+        let was_clean = found.as_ref().is_none_or(|(record, _)| record.is_clean);
+        let (record, is_copy) = found.unzip();
+        let opening = StoreOpening { record, is_copy: is_copy.unwrap_or(false), lost_commits };
+        let (record, earlier) = opening.succeed(life).map_err(OpenTrouble::Refused)?;
         if !was_clean {
             // Where a sync has failed, what is read again need not be on disk: it is written anew.
             keys.rotate_memtable_and_wait().map_err(refused)?;
