@@ -133,13 +133,15 @@ impl JepsenClient {
     fn swap(&mut self) -> bool {
         let place = self.requests.next_request().key as usize;
         let Some(life) = self.shared.keys.registers_beside(place).into_iter().next() else { return true };
+        if !self.watch(&life.key) {
+            self.connection = None;
+            return false;
+        }
         let mut last = HashMap::new();
-        let Some(mut read) = self.begin_one(&life, JepsenAction::Get, Wording::Plain, &mut last) else {
+        let Some(read) = self.begin_one(&life, JepsenAction::Get, Wording::Plain, &mut last) else {
+            self.connection = None;
             return true;
         };
-        let watch = Command::from_args(&["WATCH", &life.key]);
-        read.frame = [&watch.frame()[..], &read.frame].concat();
-        read.commands += 1;
         let expected = match self.carry_out(vec![read]).as_deref() {
             Some([Value::Bulk(text)]) => Some(String::from_utf8_lossy(text).into_owned()),
             Some([Value::Null]) => None,
@@ -156,6 +158,14 @@ impl JepsenClient {
             return true;
         };
         self.carry_out(vec![swap]).is_some()
+    }
+
+    /// Whether it is certain that the key is watched.
+    fn watch(&mut self, key: &str) -> bool {
+        let watch = Command::from_args(&["WATCH", key]);
+        self.connection.as_mut().is_some_and(|connection| {
+            connection.send(watch.frame()).is_ok() && matches!(connection.receive(), Ok(Value::Simple(_)))
+        })
     }
 
     fn connect(&mut self) -> bool {

@@ -278,6 +278,10 @@ fn a_first_start_may_end_anywhere_and_a_folder_without_its_record_is_refused() {
     fs::remove_file(whole.path().join("record")).expect("it was there");
     let mut process = start(settings(whole.path()));
     assert!(process.until_refused().contains("restore a whole backup"));
+    drop(process);
+    let mut adopting = settings(whole.path());
+    adopting.life.adopts = true;
+    up(&mut start(adopting));
 }
 
 /// The journal is a file of whole commits: damage in the middle ends it early, and nothing else tells.
@@ -305,6 +309,9 @@ fn commits_that_are_missing_are_noticed() {
     let mut process = start(adopting);
     let (_, earlier) = up(&mut process);
     assert!(!earlier.same_data, "readers have seen what is gone");
+    // Nobody writes, and the next life asks no person any more.
+    leave(process);
+    assert_eq!(up(&mut start(settings(cut.path()))).0, 3);
 }
 
 /// Without the room at its end.

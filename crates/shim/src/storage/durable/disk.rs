@@ -82,7 +82,7 @@ impl Disk {
     pub(super) fn open(path: &Path, life: &StoreLife) -> Result<Disk, OpenTrouble> {
         let lock = lock(path)?;
         let unusable = |error: io::Error| OpenTrouble::Refused(format!("cannot be used: {error}"));
-        let found = record::read(path).map_err(OpenTrouble::Refused)?;
+        let found = record::read(path, life.adopts).map_err(OpenTrouble::Refused)?;
         if found.is_none() {
             // Before there is anything else: keys without a record are nobody's.
             let (record, _) = StoreOpening::default().succeed(life).map_err(OpenTrouble::Refused)?;
@@ -128,7 +128,7 @@ impl Disk {
         let seed = seed.unwrap_or_else(rand::random);
         writer.begin(seed, &generation).map_err(refused)?;
         writer.write_record(&record).map_err(unusable)?;
-        writer.guard.write(counts.commit).map_err(unusable)?;
+        writer.guard.begin(counts.commit).map_err(unusable)?;
         writer.delete_others(&generation).map_err(refused)?;
         Ok(Disk { reader: DiskReader { keys, seed }, writer, record, earlier, counts })
     }
@@ -138,6 +138,8 @@ impl DiskWriter {
     /// Makes the changes of a commit one step, and gives the tree of keys if that is another one now. `mode` says what it
     /// survives.
     pub(super) fn commit(&mut self, overlay: &Overlay, mode: PersistMode) -> fjall::Result<Option<Tree>> {
+        // The old tree goes at once, so that nothing may bring its name back.
+        let mode = if overlay.is_flushed { PersistMode::SyncAll } else { mode };
         let mut batch = self.database.batch().durability(Some(mode));
         let mut flushed = None;
         if overlay.is_flushed {

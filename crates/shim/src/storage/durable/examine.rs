@@ -40,7 +40,7 @@ pub fn examine(path: &Path) -> io::Result<StoreFolderSeen> {
         Some(Err(TryLockError::Error(error))) => return Err(error),
     };
     Ok(StoreFolderSeen {
-        record: record::read(path).map(|found| found.map(|(record, _)| record)),
+        record: record::read(path, false).map(|found| found.map(|(record, _)| record)),
         is_open,
         free: free_bytes(there)?,
         free_min: FREE_BYTES_MIN,

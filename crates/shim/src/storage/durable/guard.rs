@@ -35,6 +35,12 @@ impl CommitGuard {
         Ok((CommitGuard { file, is_odd: false }, newest))
     }
 
+    /// Forgets what it said before, also where that was more.
+    pub(super) fn begin(&mut self, commit: u64) -> io::Result<()> {
+        self.write(commit)?;
+        self.write(commit)
+    }
+
     pub(super) fn write(&mut self, commit: u64) -> io::Result<()> {
         let mut slot = [0; SLOT_BYTES];
         let number = commit.to_be_bytes();
@@ -56,8 +62,8 @@ mod tests {
 
     #[test]
     fn the_newest_whole_number_counts() {
-        let folder = super::super::test_folder("guard");
-        let path = folder.join("guard");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("guard");
         let (mut guard, none) = CommitGuard::open(&path).unwrap();
         assert_eq!(none, 0);
         (1..=5).for_each(|commit| guard.write(commit).unwrap());
@@ -66,6 +72,9 @@ mod tests {
         bytes[20] ^= 1;
         std::fs::write(&path, &bytes).unwrap();
         assert_eq!(CommitGuard::open(&path).unwrap().1, 4, "a torn slot is none");
+        let (mut guard, _) = CommitGuard::open(&path).unwrap();
+        guard.begin(2).unwrap();
+        assert_eq!(CommitGuard::open(&path).unwrap().1, 2, "somebody has taken the loss");
         std::fs::write(&path, &bytes[..10]).unwrap();
         assert_eq!(CommitGuard::open(&path).unwrap().1, 0);
     }

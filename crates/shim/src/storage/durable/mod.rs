@@ -177,12 +177,3 @@ impl Drop for Durable {
         }
     }
 }
-
-/// A folder of this test alone, made anew.
-#[cfg(test)]
-fn test_folder(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("distcache-durable-{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}

@@ -10,7 +10,8 @@ use protocol::storage::durable::StoreRecord;
 const NAME: &str = "record";
 
 /// The record of a folder, and whether it is a copy of the one that was written; none where there is no store.
-pub(super) fn read(folder: &Path) -> Result<Option<(StoreRecord, bool)>, String> {
+/// Whoever `adopts` keys without one takes them for his.
+pub(super) fn read(folder: &Path, adopts: bool) -> Result<Option<(StoreRecord, bool)>, String> {
     let read = || -> io::Result<(String, u64)> {
         let mut file = File::open(folder.join(NAME))?;
         let mut text = String::new();
@@ -20,8 +21,10 @@ pub(super) fn read(folder: &Path) -> Result<Option<(StoreRecord, bool)>, String>
     match read() {
         Ok((text, file)) => StoreRecord::read(&text).map(|(record, written)| Some((record, written != file))),
         // Keys without it are somebody's who must not be forgotten.
-        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.join("data").exists() => {
-            Err(format!("its file {NAME:?} is missing: restore a whole backup"))
+        Err(error) if error.kind() == io::ErrorKind::NotFound && folder.join("data").exists() && !adopts => {
+            Err(format!(
+                "its file {NAME:?} is missing: restore a whole backup; --adopt takes the keys that are there for this shim's"
+            ))
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(format!("its file {NAME:?} cannot be read: {error}")),

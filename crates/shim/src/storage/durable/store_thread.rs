@@ -111,11 +111,12 @@ fn run(place: &StorePlace, own: &Sender<StoreRequest>, asked: &Receiver<StoreReq
             }
             Err(OpenTrouble::Refused(why)) => {
                 place.news.tell([StoreNews::Refused(why)]);
-                return refuse_all(place, asked);
+                has_left(place, asked, None);
+                return;
             }
             Err(OpenTrouble::Retry(why)) => place.news.tell([StoreNews::Closed(why)]),
         }
-        if has_left(place, asked) {
+        if has_left(place, asked, Some(Instant::now() + RETRY)) {
             return;
         }
     }
@@ -125,25 +126,18 @@ fn lost(store: &Store, sent: bool) -> StoreNews {
     StoreNews::Event(StorageEvent::Lost { ticket: store.ticket, sent })
 }
 
-/// Waits for the next try; true: there will be none.
-fn has_left(place: &StorePlace, asked: &Receiver<StoreRequest>) -> bool {
-    let until = Instant::now() + RETRY;
+/// Carries nothing out until the next try, or until everybody has left; whether that is so.
+fn has_left(place: &StorePlace, asked: &Receiver<StoreRequest>, until: Option<Instant>) -> bool {
     loop {
-        match asked.recv_timeout(until.saturating_duration_since(Instant::now())) {
+        let request = match until {
+            Some(until) => asked.recv_timeout(until.saturating_duration_since(Instant::now())),
+            None => asked.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match request {
             Ok(StoreRequest::Store(_, store)) => place.news.tell([lost(&store, false)]),
             Ok(StoreRequest::Committed(_)) => {}
             Ok(StoreRequest::Leave) | Err(RecvTimeoutError::Disconnected) => return true,
             Err(RecvTimeoutError::Timeout) => return false,
-        }
-    }
-}
-
-fn refuse_all(place: &StorePlace, asked: &Receiver<StoreRequest>) {
-    for request in asked {
-        match request {
-            StoreRequest::Store(_, store) => place.news.tell([lost(&store, false)]),
-            StoreRequest::Committed(_) => {}
-            StoreRequest::Leave => return,
         }
     }
 }
