@@ -329,8 +329,10 @@ impl Node {
         step.send(waiter.from, Message::Reply(reply));
     }
 
+    /// What waits counts as if it had been asked for in the last second: nodes that all do what they can differ in that alone.
     fn stamp(&mut self, now: Time) -> LoadStamp {
-        let load = self.meter.load(now, self.config.capacity);
+        let waiting = self.waiting.len() as u64 * 1000 / u64::from(self.config.capacity);
+        let load = self.meter.load(now, self.config.capacity).saturating_add(waiting as u32);
         LoadStamp { node_plus_one: u32::from(self.config.id.0) + 1, load }
     }
 
