@@ -64,6 +64,8 @@ pub struct Limits {
     node_queue_max: usize = NodeSettings::default().forwarded_max, 1 => 1 << 24, MEMORY;
     /// Views cached of one key.
     views_max: usize = NodeSettings::default().views_max, 1 => 65_536, "all of them are invalidated with every write of their key";
+    /// Copies of one key, however hot it is; 0 for as many as there are nodes. There is always one in each layer.
+    copies_max: usize = ShimSettings::default().copies_max, 0 => 65_535, "there are no more nodes";
     /// Keys that one router believes to be cached (learned mode).
     learned_max: usize = RouterSettings::default().learned_max, 1 => 1 << 24, "a router reserves 10 bytes for each at once";
     /// A storage server that answers nothing for this long is taken for lost.
@@ -97,6 +99,7 @@ impl Limits {
     pub(super) fn set_shim(&self, settings: &mut ShimSettings) {
         settings.operations_max = self.shim_queue_max;
         settings.key_queue_max = self.key_queue_max;
+        settings.copies_max = self.copies_max;
         settings.requests.queue_max = self.shim_queue_max;
         // Routers may have half of the room here, and nodes the other half.
         settings.requests.window_max = u32::try_from(self.shim_queue_max / 2).unwrap_or(u32::MAX);

@@ -10,7 +10,7 @@ use runtime::clock;
 use runtime::instance::NewPlacement;
 use runtime::member::Role;
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{Event, Io};
+use runtime::reactor::{BusyMeter, Event, Io};
 use runtime::status::MemberStatus;
 use wire::NodeId;
 
@@ -20,6 +20,7 @@ pub(crate) struct NodeDriver {
     pub(crate) node: Node,
     pub(crate) peers: Peers,
     pub(crate) placement: Arc<Placement>,
+    busy: BusyMeter,
     draining: bool,
     events: Vec<PeerEvent>,
     effects: Vec<Effect>,
@@ -39,6 +40,7 @@ impl NodeDriver {
             node,
             peers,
             placement,
+            busy: BusyMeter::default(),
             draining: false,
             events: Vec::new(),
             effects: Vec::new(),
@@ -78,6 +80,9 @@ impl Role for NodeDriver {
     }
 
     fn tick(&mut self, io: &mut Io, now: Time, _shows: bool) {
+        if let Some(permille) = self.busy.measure(now, io) {
+            self.step(io, now, Input::Busy { permille });
+        }
         self.step(io, now, Input::Tick);
     }
 

@@ -54,6 +54,7 @@ fn answer(now: Time, message: Message) -> Option<Message> {
             granted: true,
             status: Default::default(),
             cached: Default::default(),
+            degree: Default::default(),
             ttl_ms: None,
             value: Bytes::from_static(b"$5\r\nvalue\r\n"),
         }),
@@ -104,6 +105,7 @@ fn main() {
             ordered: false,
             streams: false,
             waited_ms: 0,
+            degree: Default::default(),
             command: Bytes::new(),
         };
         step(

@@ -56,6 +56,14 @@ scripts! {
     bounded_own_write_and_its_echo
     commit_of_an_older_version
     early_value_expires
+    elastic_copies_are_bounded_by_writes
+    elastic_evict_overtaken
+    elastic_heat_of_an_old_session
+    elastic_key_gets_a_further_place
+    elastic_lowered_while_it_fetches
+    elastic_place_that_moves
+    elastic_policy_never
+    elastic_write
     evict_after_a_refused_fetch
     evict_during_a_write
     evict_overtaken_by_insertion

@@ -20,14 +20,14 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Hello, Invalidate, LAYERS_MAX, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke,
-    Revoked, Subscribe, Subscribers, Track, Welcome, Window,
+    Grant, Heat, Hello, Invalidate, LAYERS_MAX, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew, Reply,
+    Revoke, Revoked, SetDegree, Subscribe, Subscribers, Track, Welcome, Window,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
 use wire::{
-    ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
-    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, TopicKind, View,
+    ClusterMap, Degree, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId,
+    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, TopicKind, View,
 };
 
 use storage::MiniStorage;
@@ -238,11 +238,12 @@ impl Confusion {
         let status = [Status::Ok, Status::Nil, Status::Error, Status::Busy][self.random.random_range(0..4)];
         let kinds = [TopicKind::Channel, TopicKind::Pattern, TopicKind::ShardChannel];
         let (kind, clients) = (kinds[self.random.random_range(0..3)], (other % 3) as u32);
-        match self.random.random_range(0..29) {
+        match self.random.random_range(0..31) {
             22 | 23 => {
                 Message::Follow(Follow { request: ttl_ms, follows: true, writers: flag, prefixes: command })
             }
             26 | 27 => self.large(number, other, value),
+            29 | 30 => heat(flag, key, [session, number, other]),
             24 => Message::Track(Track { key }),
             25 => Message::Changed(Changed { writer: ttl_ms, keys: command }),
             19 => Message::Subscribe(Subscribe { request: number, kind, name: key, clients }),
@@ -250,20 +251,24 @@ impl Confusion {
             21 => Message::Deliver(Deliver { kind, name: key, push: value }),
             0 => {
                 let (request, ordered, streams, waited_ms) = (number, flag, resp3, other as u16);
-                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command })
+                let degree = Degree(other as u8);
+                Message::Read(Read {
+                    request,
+                    key,
+                    view,
+                    resp3,
+                    ordered,
+                    streams,
+                    waited_ms,
+                    degree,
+                    command,
+                })
             }
             1 => {
                 let loads = [LoadStamp { node_plus_one: number as u32, load: other as u32 }; LAYERS_MAX];
                 let cached = LayerSet(other as u8);
-                Message::Reply(Reply {
-                    request: number,
-                    status,
-                    hit: flag,
-                    cached,
-                    loads,
-                    more: resp3,
-                    value,
-                })
+                let (request, hit, degree, more) = (number, flag, Degree(other as u8), resp3);
+                Message::Reply(Reply { request, status, hit, cached, degree, loads, more, value })
             }
             2 => {
                 let (request, ordered, watch, waited_ms) = (number, flag, ttl_ms, other as u16);
@@ -283,6 +288,7 @@ impl Confusion {
                     granted,
                     status,
                     cached,
+                    degree: Degree(other as u8),
                     ttl_ms,
                     value,
                 })
@@ -392,6 +398,7 @@ impl Confusion {
                     ordered,
                     streams,
                     waited_ms: 0,
+                    degree: Degree::BASE,
                     command,
                 });
                 self.mail.push_back((from, Peer::Node(NodeId(0)), message));
@@ -576,4 +583,14 @@ fn nonsense_is_survived() {
         cases::alone() || numbers.iter().all(|number| *number > 20),
         "too little sense in it: {numbers:?}"
     );
+}
+
+/// What nodes and shims say to each other of keys that are hot.
+fn heat(told: bool, key: Key, [session, number, other]: [u64; 3]) -> Message {
+    let degree = Degree(other as u8);
+    if told {
+        return Message::SetDegree(SetDegree { key, degree });
+    }
+    let (permille, hits, invalidations) = (other as u32, number as u32, other as u32 % 3);
+    Message::Heat(Heat { session, key, degree, permille, hits, invalidations })
 }

@@ -111,7 +111,17 @@ impl World {
         let (view, resp3, command) = (View::GET, false, Bytes::new());
         self.say(
             from,
-            Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command }),
+            Message::Read(Read {
+                request,
+                key,
+                view,
+                resp3,
+                ordered,
+                streams,
+                waited_ms: 0,
+                degree: wire::Degree::BASE,
+                command,
+            }),
         );
     }
 
@@ -298,7 +308,17 @@ fn a_node_s_read_in_the_queue_of_its_key_is_sent_away_too() {
     let (resp3, ordered, streams) = set;
     world.say(
         NODE,
-        Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command }),
+        Message::Read(Read {
+            request,
+            key,
+            view,
+            resp3,
+            ordered,
+            streams,
+            waited_ms: 0,
+            degree: wire::Degree::BASE,
+            command,
+        }),
     );
     let read = world.asked();
     world.expect(&[&format!("shared {read}: HGETALL k")]);

@@ -154,7 +154,17 @@ impl World {
             }
             _ => {
                 let (command, streams) = (Bytes::new(), true);
-                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command })
+                Message::Read(Read {
+                    request,
+                    key,
+                    view,
+                    resp3,
+                    ordered,
+                    streams,
+                    waited_ms: 0,
+                    degree: wire::Degree::BASE,
+                    command,
+                })
             }
         };
         self.step(Input::Message { from: Peer::Router(RouterId(0)), message });

@@ -192,7 +192,17 @@ impl World {
             }
             _ => {
                 let (view, ordered, streams) = (View::GET, false, false);
-                let read = Read { request, key, view, resp3, ordered, streams, waited_ms: 0, command };
+                let read = Read {
+                    request,
+                    key,
+                    view,
+                    resp3,
+                    ordered,
+                    streams,
+                    waited_ms: 0,
+                    degree: wire::Degree::BASE,
+                    command,
+                };
                 (ROUTER, Message::Read(read))
             }
         };

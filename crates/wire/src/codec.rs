@@ -8,9 +8,10 @@ use crate::header::{
 };
 use crate::key::{Digest, Key, View};
 use crate::message::{
-    Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Part, Read, Refuse, Reject, Renew,
-    Reply, Revoke, Revoked, Status, Subscribe, Subscribers, TopicKind, Track, Welcome, Window,
+    Ack, Cancel, Changed, Commit, Credit, Degree, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow,
+    Follows, Grant, Heat, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Part, Read, Refuse,
+    Reject, Renew, Reply, Revoke, Revoked, SetDegree, Status, Subscribe, Subscribers, TopicKind, Track,
+    Welcome, Window,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -66,6 +67,8 @@ mod operation {
     pub(super) const REVOKE: u8 = 26;
     pub(super) const REVOKED: u8 = 27;
     pub(super) const WINDOW: u8 = 28;
+    pub(super) const HEAT: u8 = 29;
+    pub(super) const SET_DEGREE: u8 = 30;
 }
 
 /// Appends one message to `out`.
@@ -76,7 +79,8 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
                 | flag(read.ordered, FLAG_ORDERED)
                 | flag(read.streams, FLAG_PARTS);
             let (request, view, waited_ms) = (read.request, read.view.0, read.waited_ms);
-            let header = Header { flags, request, view, waited_ms, ..of(operation::READ) };
+            let degree = degree_to_byte(read.degree);
+            let header = Header { flags, request, view, waited_ms, degree, ..of(operation::READ) };
             frame(header, &read.key, &read.command, out);
         }
         Message::Reply(reply) => encode_reply(reply, out),
@@ -103,6 +107,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
             let header = Header {
                 flags: flag(fill.granted, FLAG_GRANTED) | u16::from(fill.cached.0) << FLAG_CACHED_SHIFT,
                 status: status_to_byte(fill.status),
+                degree: degree_to_byte(fill.degree),
                 view: fill.view.0,
                 version: fill.version,
                 tail: [fill.session, fill.fill, fill.ttl_ms.unwrap_or(TTL_NONE), 0],
@@ -160,6 +165,7 @@ fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
             | flag(reply.more, FLAG_PARTS)
             | u16::from(reply.cached.0) << FLAG_CACHED_SHIFT,
         status: status_to_byte(reply.status),
+        degree: degree_to_byte(reply.degree),
         request: reply.request,
         value_bytes: reply.value.len() as u32,
         tail: reply.loads.map(|stamp| u64::from(stamp.node_plus_one) << 32 | u64::from(stamp.load)),
@@ -237,6 +243,15 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
         Message::Revoked(m) => {
             bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out)
         }
+        Message::Heat(m) => {
+            let tail = [m.session, u64::from(m.invalidations), u64::from(m.permille), u64::from(m.hits)];
+            let header = Header { degree: degree_to_byte(m.degree), tail, ..of(operation::HEAT) };
+            frame(header, &m.key, &Bytes::new(), out);
+        }
+        Message::SetDegree(m) => {
+            let header = Header { degree: degree_to_byte(m.degree), ..of(operation::SET_DEGREE) };
+            frame(header, &m.key, &Bytes::new(), out);
+        }
         Message::Window(m) => {
             bare(Header { tail: [0, 0, 0, u64::from(m.requests)], ..of(operation::WINDOW) }, out)
         }
@@ -264,6 +279,15 @@ fn frame(mut header: Header, key: &Key, value: &Bytes, out: &mut Vec<u8>) {
 
 fn flag(set: bool, bit: u16) -> u16 {
     if set { bit } else { 0 }
+}
+
+/// The base is what members wrote before there were further steps.
+fn degree_to_byte(degree: Degree) -> u8 {
+    degree.0.saturating_add(1)
+}
+
+fn degree_from_byte(byte: u8) -> Degree {
+    Degree(byte.saturating_sub(1))
 }
 
 fn status_to_byte(status: Status) -> u8 {
@@ -328,24 +352,25 @@ fn checked(raw: &[u8; HEADER_BYTES]) -> Result<Header, DecodeError> {
 fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeError> {
     let has = |bit: u16| header.flags & bit != 0;
     let (resp3, ordered, view) = (has(FLAG_RESP3), has(FLAG_ORDERED), View(header.view));
-    let [session, fill, ttl, argument] = header.tail;
-    let cached = LayerSet(((header.flags & FLAG_CACHED_MASK) >> FLAG_CACHED_SHIFT) as u8);
+    let [session, fill, _, argument] = header.tail;
     let request = header.request;
     Ok(match header.operation {
         operation::READ => {
             let streams = has(FLAG_PARTS);
-            let waited_ms = header.waited_ms;
-            Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command: value })
+            let (waited_ms, degree) = (header.waited_ms, degree_from_byte(header.degree));
+            Message::Read(Read {
+                request,
+                key,
+                view,
+                resp3,
+                ordered,
+                streams,
+                waited_ms,
+                degree,
+                command: value,
+            })
         }
-        operation::REPLY => Message::Reply(Reply {
-            request,
-            status: status_from_byte(header.status)?,
-            hit: has(FLAG_HIT),
-            cached,
-            loads: loads(&header.tail),
-            more: has(FLAG_PARTS),
-            value,
-        }),
+        operation::REPLY | operation::FILL => return assemble_answer(header, key, value),
         operation::EXECUTE => {
             let watch = (session == 1).then_some(fill);
             let waited_ms = header.waited_ms;
@@ -353,18 +378,6 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
         }
         operation::CANCEL => Message::Cancel(Cancel { request }),
         operation::FETCH => Message::Fetch(Fetch { session, fill, key, view, resp3, command: value }),
-        operation::FILL => Message::Fill(Fill {
-            session,
-            fill,
-            key,
-            view,
-            version: header.version,
-            granted: has(FLAG_GRANTED),
-            status: status_from_byte(header.status)?,
-            cached,
-            ttl_ms: ttl_of(ttl),
-            value,
-        }),
         operation::OFFER => Message::Offer(Offer { key, view, resp3, heat: argument as u32, command: value }),
         operation::SUBSCRIBE | operation::SUBSCRIBERS | operation::DELIVER => {
             return assemble_topic(header, key, value);
@@ -391,6 +404,32 @@ fn assemble(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeEr
         operation::CREDIT => Message::Credit(Credit { request, bytes: session }),
         _ => return assemble_control(header, key, value),
     })
+}
+
+/// A reply to a router, or a fill.
+fn assemble_answer(header: &Header, key: Key, value: Bytes) -> Result<Message, DecodeError> {
+    let has = |bit: u16| header.flags & bit != 0;
+    let cached = LayerSet(((header.flags & FLAG_CACHED_MASK) >> FLAG_CACHED_SHIFT) as u8);
+    let (status, degree) = (status_from_byte(header.status)?, degree_from_byte(header.degree));
+    if header.operation == operation::REPLY {
+        let (request, hit, more) = (header.request, has(FLAG_HIT), has(FLAG_PARTS));
+        let loads = loads(&header.tail);
+        return Ok(Message::Reply(Reply { request, status, hit, cached, degree, loads, more, value }));
+    }
+    let [session, fill, ttl, _] = header.tail;
+    Ok(Message::Fill(Fill {
+        session,
+        fill,
+        key,
+        view: View(header.view),
+        version: header.version,
+        granted: has(FLAG_GRANTED),
+        status,
+        cached,
+        degree,
+        ttl_ms: ttl_of(ttl),
+        value,
+    }))
 }
 
 fn assemble_topic(header: &Header, name: Key, push: Bytes) -> Result<Message, DecodeError> {
@@ -435,6 +474,17 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
         operation::COMMIT => Message::Commit(Commit { session, key, version }),
         operation::EVICT => Message::Evict(Evict { session, key, fill: second }),
         operation::REVOKE => Message::Revoke(Revoke { session, number: argument }),
+        operation::HEAT => Message::Heat(Heat {
+            session,
+            key,
+            degree: degree_from_byte(header.degree),
+            permille: ttl as u32,
+            hits: argument as u32,
+            invalidations: second as u32,
+        }),
+        operation::SET_DEGREE => {
+            Message::SetDegree(SetDegree { key, degree: degree_from_byte(header.degree) })
+        }
         operation::WINDOW => Message::Window(Window { requests: argument as u32 }),
         operation::REVOKED => Message::Revoked(Revoked { session, number: argument }),
         other => return Err(DecodeError::Operation(other)),

@@ -9,7 +9,7 @@
 //! | 3     | operation |
 //! | 4-5   | flags |
 //! | 6     | status |
-//! | 7     | degree: number of places of the key |
+//! | 7     | degree: step of the key's number of places, plus one |
 //! | 8-15  | request id |
 //! | 16-31 | key digest |
 //! | 32-39 | view |

@@ -17,4 +17,4 @@ pub use map::{
     ShimMember,
 };
 pub use member::{NodeId, Peer, RouterId, ShimId};
-pub use message::{LayerSet, LoadStamp, Loads, Message, Status, TopicKind};
+pub use message::{Degree, LayerSet, LoadStamp, Loads, Message, Status, TopicKind};

@@ -33,6 +33,19 @@ impl LayerSet {
     }
 }
 
+/// How many places a key has, as a step of a ladder that every member knows (`protocol::placement::elastic`); the first one is
+/// one place in each layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Degree(pub u8);
+
+impl Degree {
+    pub const BASE: Degree = Degree(0);
+
+    pub fn is_base(self) -> bool {
+        self == Degree::BASE
+    }
+}
+
 /// The load of one node, in requests per second divided by its relative capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LoadStamp {
@@ -101,6 +114,8 @@ pub enum Message {
     Evict(Evict),
     Revoke(Revoke),
     Revoked(Revoked),
+    Heat(Heat),
+    SetDegree(SetDegree),
     Window(Window),
 }
 
@@ -117,6 +132,8 @@ pub struct Read {
     pub streams: bool,
     /// Milliseconds that it waited before it was sent; 65,535 for that and more.
     pub waited_ms: u16,
+    /// How many places its router takes the key to have: above the base a node admits it at its first read.
+    pub degree: Degree,
     /// The command's RESP frame; empty for view 0, which is `GET key`.
     pub command: Bytes,
 }
@@ -130,6 +147,8 @@ pub struct Reply {
     pub hit: bool,
     /// The layers in which this key's view is cached now (a hint: it steers, it promises nothing).
     pub cached: LayerSet,
+    /// How many places the key has, as far as the node of a hit knows.
+    pub degree: Degree,
     pub loads: Loads,
     /// `value` is only the start: `Part`s follow.
     pub more: bool,
@@ -179,6 +198,8 @@ pub struct Fill {
     pub granted: bool,
     pub status: Status,
     pub cached: LayerSet,
+    /// How many places the key has; the base, too, for a node that is none of them.
+    pub degree: Degree,
     /// Remaining time to live when storage was asked; `None` for ever.
     pub ttl_ms: Option<u64>,
     pub value: Bytes,
@@ -386,6 +407,30 @@ pub struct Revoke {
 pub struct Revoked {
     pub session: u64,
     pub number: u64,
+}
+
+/// How hot a key is at a node, told once a second while it takes much of the node, or has more places than one per layer (node
+/// to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Heat {
+    pub session: u64,
+    pub key: Key,
+    /// What the node stamps into its replies.
+    pub degree: Degree,
+    /// Thousandths of the node's time, or of its rate if it has one.
+    pub permille: u32,
+    /// Reads of the key in the last second.
+    pub hits: u32,
+    /// How often it was invalidated in that second.
+    pub invalidations: u32,
+}
+
+/// The key has so many places from now on, and the node is one of them; at the base, only if it is one of the first, one per
+/// layer (shim to node). Nothing depends on its arrival.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct SetDegree {
+    pub key: Key,
+    pub degree: Degree,
 }
 
 /// The router may have so many requests under way at this member from now on (node or shim to router). Others wait at the

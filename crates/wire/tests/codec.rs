@@ -5,10 +5,12 @@ use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Subscribe,
-    Subscribers, Track, Welcome, Window,
+    Grant, Heat, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked,
+    SetDegree, Subscribe, Subscribers, Track, Welcome, Window,
 };
-use wire::{DecodeError, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode};
+use wire::{
+    DecodeError, Degree, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode,
+};
 
 fn key() -> Key {
     let digest = Digest(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
@@ -30,6 +32,7 @@ fn samples() -> Vec<Message> {
             ordered: true,
             streams: false,
             waited_ms: 0,
+            degree: Degree::BASE,
             command: command.clone(),
         }),
         Message::Reply(Reply {
@@ -37,6 +40,7 @@ fn samples() -> Vec<Message> {
             status: Status::Ok,
             hit: true,
             cached: LayerSet(0b1010),
+            degree: Degree::BASE,
             loads: [stamp(1, 10), stamp(0, 0), stamp(3, 30), stamp(4, u32::MAX)],
             more: false,
             value: value.clone(),
@@ -68,6 +72,7 @@ fn samples() -> Vec<Message> {
             granted: true,
             status: Status::Nil,
             cached: LayerSet(1),
+            degree: Degree::BASE,
             ttl_ms: Some(1234),
             value: value.clone(),
         }),
@@ -113,10 +118,19 @@ fn control_samples() -> Vec<Message> {
         Message::Invalidate(Invalidate { session: 23, key: key.clone(), version: 24, value: None }),
         Message::Ack(Ack { session: 25, key: key.clone(), version: 26, nothing_held: Some(27) }),
         Message::Commit(Commit { session: 28, key: key.clone(), version: 29 }),
-        Message::Evict(Evict { session: 30, key, fill: 31 }),
+        Message::Evict(Evict { session: 30, key: key.clone(), fill: 31 }),
         Message::Revoke(Revoke { session: 32, number: 33 }),
         Message::Revoked(Revoked { session: 34, number: 35 }),
         Message::Window(Window { requests: 45 }),
+        Message::Heat(Heat {
+            session: 46,
+            key: key.clone(),
+            degree: Degree(4),
+            permille: 47,
+            hits: 48,
+            invalidations: 49,
+        }),
+        Message::SetDegree(SetDegree { key, degree: Degree(3) }),
     ]
 }
 
@@ -145,9 +159,10 @@ fn part_samples() -> Vec<Message> {
             ordered: false,
             streams: true,
             waited_ms: 0,
+            degree: Degree(5),
             command,
         }),
-        Message::Reply(Reply { request: 41, more: true, value, ..Reply::default() }),
+        Message::Reply(Reply { request: 41, more: true, value, degree: Degree(254), ..Reply::default() }),
         part(Follows::More, b"inn"),
         part(Follows::Nothing, b"ing\r\n"),
         part(Follows::Lost, b""),

@@ -113,6 +113,14 @@ pub(crate) struct MachinesArguments {
     #[arg(long, value_enum, default_value = "given")]
     population: Who,
 
+    /// Give keys that take more than half of a node further copies, as the product does (with --offered or --clients)
+    #[arg(long)]
+    elastic: bool,
+
+    /// So many clients ask for one thing after the other, of members that do no more than they can and let the rest wait
+    #[arg(long, value_name = "N", conflicts_with_all = ["offered", "find_max"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    clients: Option<u32>,
+
     /// Client racks' switches, which choose the node for each read (section 4.2)
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     routers: u16,
@@ -165,6 +173,8 @@ struct MachinesRow {
     throughput_min: f64,
     throughput_max: f64,
     ideal: f64,
+    copies: f64,
+    copies_most: usize,
     offered: f64,
     refused: f64,
     binding: &'static str,
@@ -192,6 +202,12 @@ pub(crate) fn run(arguments: &MachinesArguments) -> anyhow::Result<()> {
         }
         Some(offered) if arguments.series => arguments.series(&scenario, offered),
         Some(offered) => arguments.show(&arguments.each(|seeded| scale::goodput(seeded, offered))?),
+        None if arguments.clients.is_none() && arguments.elastic => Err(bad_input(
+            "--elastic: say what is asked for with --offered or --clients; a key gets further copies only under load",
+        )),
+        None if let Some(clients) = arguments.clients => {
+            arguments.show(&arguments.each(|seeded| scale::closed_loop(seeded, clients))?)
+        }
         None => arguments.show(&arguments.each(scale::saturation)?),
     }
 }
@@ -225,6 +241,7 @@ impl MachinesArguments {
                 Routes::OnPath => Routing::OnPath,
                 Routes::Learned => Routing::Learned,
             },
+            elastic: self.elastic,
             population: match self.population {
                 Who::Given => Population::Given,
                 Who::Found => Population::Found,
@@ -255,6 +272,8 @@ impl MachinesArguments {
             throughput: mean(|run| run.throughput),
             throughput_min: throughputs().fold(f64::INFINITY, f64::min),
             throughput_max: throughputs().fold(0.0, f64::max),
+            copies_most: runs.iter().map(|run| run.copies_most).max().unwrap_or(0),
+            copies: mean(|run| run.copies as f64),
             ideal: f64::from(self.racks) * f64::from(self.servers_per_rack),
             offered: mean(|run| run.offered),
             refused: mean(|run| run.refused),
@@ -291,6 +310,9 @@ impl MachinesArguments {
             100.0 * row.hit_ratio_spine,
             row.distinct_objects
         ));
+        if self.elastic {
+            print(&format!("{:.0} copies in all, of one object {} at most", row.copies, row.copies_most));
+        }
         Ok(())
     }
 

@@ -25,6 +25,7 @@ pub struct Entry {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Directory {
     pub version: u64,
+    /// In the order of their nodes: an elastic key may have a copy in each.
     pub entries: SmallVec<[Entry; 2]>,
 }
 
@@ -35,9 +36,10 @@ impl Directory {
 
     /// Registers a copy before storage is read for it.
     pub fn register(&mut self, node: NodeId, fill: u64, view: View) {
-        let index = self.entries.iter().position(|entry| entry.node == node).unwrap_or_else(|| {
-            self.entries.push(Entry { node, fill, servable: true, pending: None, views: SmallVec::new() });
-            self.entries.len() - 1
+        let index = self.place(node).unwrap_or_else(|index| {
+            let entry = Entry { node, fill, servable: true, pending: None, views: SmallVec::new() };
+            self.entries.insert(index, entry);
+            index
         });
         let entry = &mut self.entries[index];
         entry.fill = entry.fill.max(fill);
@@ -54,11 +56,20 @@ impl Directory {
 
     /// Whether a fill that was registered for `version` may still become a copy.
     pub fn is_registered(&self, node: NodeId, fill: u64, version: u64) -> bool {
-        self.version == version && self.entries.iter().any(|entry| entry.node == node && entry.fill >= fill)
+        self.version == version && self.entry(node).is_some_and(|entry| entry.fill >= fill)
+    }
+
+    /// Where the node's entry is, or would be.
+    fn place(&self, node: NodeId) -> Result<usize, usize> {
+        self.entries.binary_search_by_key(&node, |entry| entry.node)
+    }
+
+    pub fn entry(&self, node: NodeId) -> Option<&Entry> {
+        self.place(node).ok().map(|place| &self.entries[place])
     }
 
     pub fn entry_mut(&mut self, node: NodeId) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.node == node)
+        self.place(node).ok().map(|place| &mut self.entries[place])
     }
 
     /// The node has acknowledged an INV, which may have held an early value.
@@ -90,7 +101,7 @@ impl Directory {
     /// The node says that it has dropped the key, so every fill up to this id is dead: the last ones may not have
     /// been registered. An older id than the entry's is a message overtaken by a new fetch.
     pub fn evict(&mut self, node: NodeId, fill: u64) -> bool {
-        let matches = self.entries.iter().any(|entry| entry.node == node && entry.fill <= fill);
+        let matches = self.entry(node).is_some_and(|entry| entry.fill <= fill);
         if matches {
             self.remove(node);
         }
@@ -99,8 +110,10 @@ impl Directory {
 
     /// Tells whether there was anything to remove.
     pub fn remove(&mut self, node: NodeId) -> bool {
-        let before = self.entries.len();
-        self.entries.retain(|entry| entry.node != node);
-        self.entries.len() < before
+        let place = self.place(node);
+        place.is_ok_and(|place| {
+            self.entries.remove(place);
+            true
+        })
     }
 }

@@ -74,6 +74,7 @@ impl Node {
             Message::Invalidate(invalidate) => self.invalidate(step, shim, invalidate),
             Message::Commit(commit) => self.commit(shim, &commit),
             Message::Revoke(revoke) => self.revoke(step, shim, &revoke),
+            Message::SetDegree(told) => self.set_degree(step, shim, &told),
             _ => self.statistics.unexpected += 1,
         }
     }

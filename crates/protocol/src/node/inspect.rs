@@ -106,7 +106,7 @@ impl Node {
 
 impl Object {
     fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        (self.copy, self.fill_highest).hash(state);
+        (self.copy, self.fill_highest, self.degree, self.holding).hash(state);
         let mut cached: Vec<_> =
             self.cached.iter().map(|cached| (cached.view, &cached.reply, now < cached.expiry)).collect();
         cached.sort_unstable_by_key(|(view, ..)| *view);

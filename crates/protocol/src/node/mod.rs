@@ -6,6 +6,7 @@
 mod agent;
 mod begin;
 mod coherent;
+mod elastic;
 mod inspect;
 mod object;
 mod reads;
@@ -31,6 +32,7 @@ use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
 use crate::time::Time;
 use agent::Agent;
+use elastic::LastSecond;
 use object::{Object, Waiter};
 use step::NodeStep;
 use table::ObjectTable;
@@ -93,6 +95,10 @@ pub enum Input {
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
     Settings(Box<NodeSettings>),
+    /// How much of the last second the node had something to do, in thousandths.
+    Busy {
+        permille: u32,
+    },
     /// Stop: give up every copy, so that no write waits for this node's leases.
     Drain,
     Tick,
@@ -113,6 +119,8 @@ struct Forwarded {
     shim: ShimId,
     key: Key,
     view: View,
+    /// Its router takes the key to have more places than one per layer.
+    elastic: bool,
 }
 
 /// This node's end of everything it has with one shim.
@@ -146,6 +154,7 @@ pub struct Node {
     agent: Agent,
     heat: HeavyHitters,
     meter: LoadMeter,
+    busy_permille: u32,
     random: SmallRng,
     second: Time,
     draining: bool,
@@ -170,6 +179,7 @@ impl Node {
             ),
             heat: HeavyHitters::new(config.settings.heat, config.seed),
             meter: LoadMeter::new(SECOND),
+            busy_permille: 0,
             random,
             links: vec![ShimLink::default(); shims],
             objects: ObjectTable::default(),
@@ -210,6 +220,7 @@ impl Node {
             }
             Input::Map(placement) => self.map(step, placement),
             Input::Settings(settings) => self.adopt(step, *settings),
+            Input::Busy { permille } => self.busy_permille = permille.min(1000),
             Input::Drain => self.drain(step),
             Input::Tick => self.tick(step),
         }
@@ -283,9 +294,14 @@ impl Node {
     }
 
     fn look_at(&mut self, step: &mut NodeStep<'_>, slice: usize) {
-        let mut leaving = Vec::new();
+        let (mut leaving, mut hot) = (Vec::new(), Vec::new());
+        let floor = self.hot_hits(step.now);
         let agent = &mut self.agent;
         self.objects.look_at(slice, |key, object| {
+            if object.hits >= floor || !object.degree.is_base() {
+                let (key, hits, invalidations) = (key.clone(), object.hits, object.invalidations);
+                hot.push(LastSecond { key, hits, invalidations });
+            }
             object.decay();
             if object.is_write_hot() && object.fetching.is_empty() {
                 leaving.push(key.clone());
@@ -294,6 +310,9 @@ impl Node {
             }
         });
         self.agent.end_slice();
+        for last in hot {
+            self.tell_heat(step, &last);
+        }
         for key in leaving {
             self.statistics.write_hot += 1;
             self.agent.hold_off(step.now, &key);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{EarlyValue, Read};
-use wire::{Key, Peer, ShimId, Status, View};
+use wire::{Degree, Key, Peer, ShimId, Status, View};
 
 use crate::coherence::copy::{Copy, Filling};
 use crate::time::Time;
@@ -31,8 +31,8 @@ pub(super) struct Waiter {
 impl Waiter {
     /// Its read once more, to be passed on.
     pub(super) fn read(&self, key: Key, view: View, command: Bytes) -> Read {
-        let resp3 = self.resp3;
-        Read { request: 0, key, view, resp3, ordered: false, streams: false, waited_ms: 0, command }
+        let (resp3, degree) = (self.resp3, Degree::BASE);
+        Read { request: 0, key, view, resp3, ordered: false, streams: false, waited_ms: 0, degree, command }
     }
 }
 
@@ -55,9 +55,24 @@ pub(super) struct Cached {
     pub(super) expiry: Time,
 }
 
+/// Why the key is held here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum Holding {
+    /// As the key's place in this layer, or as what was asked for here when it was.
+    #[default]
+    Place,
+    /// As one of the further places of an elastic key.
+    Further,
+    /// It was that, and goes when nobody waits for a fetch any more.
+    Leaving,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) shim: ShimId,
+    /// How many places the key has, as the shim has said.
+    pub(super) degree: Degree,
+    pub(super) holding: Holding,
     pub(super) copy: Copy,
     pub(super) fill_highest: u64,
     pub(super) cached: SmallVec<[Cached; 1]>,
@@ -81,6 +96,8 @@ impl Object {
     pub(super) fn new(shim: ShimId, key_bytes: usize, heat: u32) -> Object {
         Object {
             shim,
+            degree: Degree::BASE,
+            holding: Holding::Place,
             copy: Copy::Invalid { version: 0 },
             fill_highest: 0,
             cached: SmallVec::new(),

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::message::{Fetch, Fill, LAYERS_MAX, LoadStamp, Offer, Read, Reply};
-use wire::{Key, LayerSet, Message, Peer, ShimId, Status, View};
+use wire::message::{Fetch, Fill, LAYERS_MAX, LoadStamp, Offer, Read, Reply, SetDegree};
+use wire::{Degree, Key, LayerSet, Message, Peer, ShimId, Status, View};
 
 use super::agent::{Newcomer, Verdict};
-use super::object::{Fetching, Object, Waiter, expiry};
+use super::object::{Fetching, Holding, Object, Waiter, expiry};
 use super::step::NodeStep;
 use super::{Forwarded, Node, OFFERS_WAITING_MAX};
 use crate::coherence::copy::{Filled, Filling};
@@ -16,6 +16,15 @@ use crate::time::Time;
 
 /// Fills refused in a row before a key is held off: its replies cannot be cached at present.
 const REFUSED_MAX: u8 = 16;
+
+/// A view that may come in, with its heat in requests per second, and how many places its key is said to have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) key: &'a Key,
+    pub(super) view: View,
+    pub(super) heat: u32,
+    pub(super) degree: Degree,
+}
 
 impl Node {
     pub(super) fn read(&mut self, step: &mut NodeStep<'_>, from: Peer, read: Read) {
@@ -36,7 +45,9 @@ impl Node {
             let (status, value) = (*status, value.clone());
             object.hits = object.hits.saturating_add(1);
             self.statistics.hits += 1;
-            let reply = Reply { status, hit: true, cached: self.own_layer(), value, ..Reply::default() };
+            let (degree, holding) = (object.degree, object.holding);
+            let cached = self.layers_with_own(LayerSet::EMPTY, holding);
+            let reply = Reply { status, hit: true, cached, degree, value, ..Reply::default() };
             return self.answer(step, waiter, reply);
         }
         self.statistics.misses += 1;
@@ -69,10 +80,13 @@ impl Node {
 
     /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
     fn read_unknown(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
+        if !read.degree.is_base() {
+            return self.read_elastic(step, waiter, read);
+        }
         let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
         if let Some(heat) = self.heat.record(step.now, heat_item(&read.key, read.view), floor) {
-            if self.admit(step, &read.key, read.view, heat) {
+            if self.admit(step, Asked { key: &read.key, view: read.view, heat, degree: Degree::BASE }) {
                 return self.fetch_or_join(step, waiter, read);
             }
             self.offer_later(&read, heat);
@@ -112,7 +126,10 @@ impl Node {
         // Routers may have unlearned an object without a copy: then no read will come that fills it on demand.
         let wanted = match object {
             Some(object) => object.is_hollow(step.now, offer.view),
-            None => self.admit(step, &offer.key, offer.view, offer.heat),
+            None => {
+                let Offer { key, view, heat, .. } = &offer;
+                self.admit(step, Asked { key, view: *view, heat: *heat, degree: Degree::BASE })
+            }
         };
         if wanted {
             self.statistics.offers_accepted += 1;
@@ -122,7 +139,8 @@ impl Node {
     }
 
     /// Makes room for a view if it is hot enough; the session must be open, so that the copy belongs to it.
-    fn admit(&mut self, step: &mut NodeStep<'_>, key: &Key, view: View, heat: u32) -> bool {
+    pub(super) fn admit(&mut self, step: &mut NodeStep<'_>, asked: Asked<'_>) -> bool {
+        let Asked { key, view, heat, degree } = asked;
         let rule = self.config.settings.policies.of(&key.bytes);
         if self.admits_nothing() || rule.is_never() {
             return false;
@@ -135,7 +153,7 @@ impl Node {
         if let Some(object) = self.objects.get_mut(key) {
             return object.admit(view, self.config.settings.views_max);
         }
-        let always = rule.cache == Eligibility::Always;
+        let always = rule.cache == Eligibility::Always || !degree.is_base();
         match self.agent.judge(Newcomer { key, heat, always }, self.bytes, &self.objects) {
             Verdict::Decline => return false,
             Verdict::Insert => {}
@@ -144,6 +162,9 @@ impl Node {
         let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
         let mut object = Object::new(shim, own.bytes.len(), heat);
         object.admit(view, self.config.settings.views_max);
+        if !degree.is_base() {
+            (object.degree, object.holding) = (degree, self.holding(key, degree, Holding::Place));
+        }
         self.bytes += object.bytes;
         self.links[usize::from(shim.0)].objects += 1;
         self.objects.insert(own, object);
@@ -151,7 +172,7 @@ impl Node {
         true
     }
 
-    fn fetch_or_join(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
+    pub(super) fn fetch_or_join(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
         let Some(object) = self.objects.get_mut(&read.key) else {
             return self.forward(step, waiter, read);
         };
@@ -221,7 +242,8 @@ impl Node {
         let busy = fill.status == Status::Busy;
         let refused = busy || fill.status == Status::Large;
         let joined = fetching.waiters.split_off_covered(fetching.covered, servable || refused);
-        let own = if kept { fill.cached.with(self.config.layer) } else { fill.cached };
+        let holding = object_holding(self.objects.get(&fill.key));
+        let own = if kept { self.layers_with_own(fill.cached, holding) } else { fill.cached };
         for waiter in fetching.waiters {
             let (status, value) = (fill.status, fill.value.clone());
             let reply = Reply { status, cached: own, value, ..Reply::default() };
@@ -233,6 +255,7 @@ impl Node {
         }
         if !busy {
             self.after_fill(step, &fill.key, kept, fits);
+            self.set_degree(step, shim, &SetDegree { key: fill.key, degree: fill.degree });
         }
         for (waiter, read) in followers {
             self.serve(step, waiter, read);
@@ -283,7 +306,8 @@ impl Node {
         *self.forwarded_keys.entry(read.key.clone()).or_default() += 1;
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
         let serial = self.forwarded_serial;
-        let forwarded = Forwarded { serial, waiter, shim, key: read.key.clone(), view: read.view };
+        let (key, view, elastic) = (read.key.clone(), read.view, !read.degree.is_base());
+        let forwarded = Forwarded { serial, waiter, shim, key, view, elastic };
         // What a node passes on it passes on whole.
         read.streams = false;
         read.request = u64::from(serial) << 32 | self.forwarded.insert(forwarded) as u64;
@@ -299,9 +323,16 @@ impl Node {
             return;
         }
         let forwarded = self.take_forwarded(index);
-        let here = self.objects.get(&forwarded.key).is_some_and(|object| object.admits(forwarded.view));
+        let here = self.objects.get(&forwarded.key).filter(|object| object.admits(forwarded.view));
         let layer = self.config.layer;
-        reply.cached = if here { reply.cached.with(layer) } else { reply.cached.without(layer) };
+        reply.cached = match here {
+            Some(object) => self.layers_with_own(reply.cached, object.holding),
+            // What a further place lacks, the key's place in this layer may have.
+            None if forwarded.elastic && !self.placement.is_place(&forwarded.key, self.config.id) => {
+                reply.cached
+            }
+            None => reply.cached.without(layer),
+        };
         self.answer(step, forwarded.waiter, reply);
     }
 
@@ -336,15 +367,20 @@ impl Node {
         LoadStamp { node_plus_one: u32::from(self.config.id.0) + 1, load }
     }
 
-    fn own_layer(&self) -> LayerSet {
+    /// These layers and, if the key is held here as in its place, this node's own.
+    fn layers_with_own(&self, layers: LayerSet, holding: Holding) -> LayerSet {
         debug_assert!(self.config.layer < LAYERS_MAX);
-        LayerSet::EMPTY.with(self.config.layer)
+        if holding == Holding::Place { layers.with(self.config.layer) } else { layers }
     }
 }
 
 /// What the heavy-hitter sketches count: views, because a key may have hot and cold ones.
 pub(crate) fn heat_item(key: &Key, view: View) -> u64 {
     (key.digest.0 >> 64) as u64 ^ view.0.rotate_left(17)
+}
+
+fn object_holding(object: Option<&Object>) -> Holding {
+    object.map_or(Holding::Place, |object| object.holding)
 }
 
 trait SplitCovered {

@@ -1,6 +1,7 @@
 //! Where keys go: the shim of each key and its one place in every layer (paper, section 3.1). Never who holds copies.
 
 pub mod agreement;
+pub mod elastic;
 mod functions;
 mod ketama;
 mod map_error;
@@ -13,6 +14,7 @@ use siphasher::sip;
 use wire::message::LAYERS_MAX;
 use wire::{ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId};
 
+use elastic::Rendezvous;
 pub use functions::Functions;
 use ketama::Continuum;
 pub use map_error::MapError;
@@ -32,6 +34,7 @@ pub struct Placement {
     map: ClusterMap,
     functions: Functions,
     views: sip::SipHasher24,
+    rendezvous: Rendezvous,
     shards: Shards,
     /// By layer. The functions of two layers are independent, which is what lets one layer spread the keys that
     /// overload a node of another.
@@ -87,7 +90,7 @@ impl Placement {
             layers.push(Rings::new(&functions.layers[index], layer, racks_count));
         }
         let views = sip::SipHasher24::new_with_key(&secret.derive(b"view"));
-        Ok(Placement { map, functions, views, shards, layers, layer_of })
+        Ok(Placement { map, functions, views, rendezvous: Rendezvous::new(secret), shards, layers, layer_of })
     }
 
     /// The hash that tells the views of a key apart; see `command::view`.
@@ -101,6 +104,11 @@ impl Placement {
 
     pub fn epoch(&self) -> u32 {
         self.map.epoch
+    }
+
+    /// How many places a key has in the base: one in each layer.
+    pub fn layers_count(&self) -> usize {
+        self.layers.len()
     }
 
     /// How many nodes all layers have together; ids are below it.

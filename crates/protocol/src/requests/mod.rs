@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use wire::message::{Fill, Reply};
-use wire::{LayerSet, Message, Status};
+use wire::{Degree, LayerSet, Message, Status};
 
 pub use queue::{Arrival, Due, RequestClass, RequestQueue};
 pub(crate) use windows::RouterWindows;
@@ -77,6 +77,7 @@ pub fn refusal(message: &Message, value: Bytes) -> Option<Message> {
                 granted: false,
                 status: Status::Busy,
                 cached: LayerSet::EMPTY,
+                degree: Degree::BASE,
                 ttl_ms: None,
                 value,
             }));

@@ -125,6 +125,7 @@ impl Shim {
         let barriers: Vec<u64> = self.barriers.iter().map(|id| self.operation_digest(*id)).collect();
         (operations, held, barriers).hash(state);
         (&self.watchers, self.watching, self.watches).hash(state);
+        self.elastic.fingerprint(now, state);
         let mut readings: Vec<_> = self.readings.iter().collect();
         readings.sort_unstable_by_key(|(key, _)| key.digest);
         for (key, readings) in readings {

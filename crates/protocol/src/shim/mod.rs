@@ -5,6 +5,7 @@
 
 mod begin;
 mod coherent;
+mod elastic;
 mod feed;
 mod foreign_writers;
 mod inspect;
@@ -24,6 +25,7 @@ mod settings;
 mod statistics;
 mod step;
 mod storage_limit;
+mod touch;
 mod tracking;
 mod transaction;
 mod unblock;
@@ -73,8 +75,6 @@ pub(crate) use tracking::TRACKED_MAX;
 const REPEATS_PER_LEASE: u32 = 4;
 /// The proof that storage still obeys is renewed this often.
 const PROOFS_PER_LEASE: u32 = 8;
-/// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
-const TOUCH_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a shim is told at its start.
 #[derive(Clone, Debug)]
@@ -342,6 +342,7 @@ pub struct Shim {
     /// Items that are stale or being made anew.
     marked: KeyMap<()>,
     tracking: tracking::Tracking,
+    elastic: elastic::ElasticKeys,
     heat: HeavyHitters,
     hottest: Hottest,
     observer: Option<observe::Observer>,
@@ -401,6 +402,7 @@ impl Shim {
             examination: foreign_writers::Examination::default(),
             marked: KeyMap::default(),
             tracking: tracking::Tracking::default(),
+            elastic: elastic::ElasticKeys::new(config.settings.copies_max),
             heat: HeavyHitters::new(config.settings.heat, config.seed),
             hottest: Hottest::default(),
             observer: config.settings.observes.map(observe::Observer::new),
@@ -471,6 +473,7 @@ impl Shim {
             (Peer::Router(router), Message::Track(track)) => self.track(step, router, track),
             (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
                 Message::Fetch(fetch) => self.fetch(step, node, fetch),
+                Message::Heat(heat) => self.heated(step, node, &heat),
                 control => self.coherence(step, node, control),
             },
             _ => self.statistics.unexpected += 1,
@@ -494,6 +497,7 @@ impl Shim {
             self.ready.extend(self.held.drain(..));
         }
         self.release_purges(step);
+        self.tick_elastic(step);
         if matches!(self.storage, StorageState::Up { .. }) {
             let interval = self.lease_terms(step.now).duration / PROOFS_PER_LEASE;
             if step.now.since(self.proof) >= interval && step.now.since(self.proof_sent) >= interval {
@@ -527,30 +531,6 @@ impl Shim {
         let ticket = self.tickets.insert(Ticket { issued: step.now, place, purpose }) as u64;
         step.effects.push(Effect::Store(Store { ticket, lane, reach, commands }));
         ticket
-    }
-
-    /// Storage is told that cached keys are in use, a few keys per tick, and fewer while it has too much to do.
-    fn touch(&mut self, step: &mut ShimStep<'_>) {
-        const KEYS_PER_TICK: usize = 32;
-        const PAUSE: Duration = Duration::from_millis(50);
-        if self.touching.is_empty() && step.now.since(self.touched) >= TOUCH_INTERVAL {
-            self.touched = step.now;
-            let cached = self.keys.iter().filter(|(_, state)| !state.directory.entries.is_empty());
-            self.touching.extend(cached.map(|(key, _)| key.clone()));
-        }
-        let keys_count = match self.storage_limit.is_limited() {
-            true if step.now.since(self.touch_last) < PAUSE => 0,
-            true => 1,
-            false => KEYS_PER_TICK,
-        };
-        for _ in 0..keys_count {
-            let Some(key) = self.touching.pop() else { break };
-            self.touch_last = step.now;
-            let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
-            let (reach, lane) = (self.reach(&key), Lane::Shared { resp3: false });
-            let purpose = Purpose::Touch { key };
-            self.store(step, purpose, lane, reach, SmallVec::from_elem(command, 1));
-        }
     }
 
     /// A command of one argument, cut from a shared buffer.

@@ -141,6 +141,7 @@ mod tests {
             ordered: false,
             streams: false,
             waited_ms: 0,
+            degree: wire::Degree::BASE,
             command,
         }
     }

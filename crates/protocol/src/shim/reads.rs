@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, Offer, Read, Refuse};
-use wire::{Key, LayerSet, Message, NodeId, Peer, View};
+use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, View};
 
 use super::operation::{KeyState, OperationKind, Origin};
 use super::operations::operation;
@@ -11,6 +11,7 @@ use super::read_feed::TRACKED;
 use super::refusal::Refusal;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState};
+use crate::coherence::directory::Entry;
 use crate::key_view::KeyView;
 use crate::node::heat_item;
 use crate::requests::RequestClass;
@@ -159,7 +160,15 @@ impl Shim {
     pub(super) fn hints(&self, key: &Key, view: View) -> LayerSet {
         let Some(state) = self.keys.get(key) else { return LayerSet::EMPTY };
         let entries = state.directory.entries.iter().filter(|entry| entry.views.contains(&view));
-        entries.fold(LayerSet::EMPTY, |layers, entry| layers.with(self.placement.layer_of(entry.node)))
+        let layers = |entries: &mut dyn Iterator<Item = &Entry>| {
+            entries.fold(LayerSet::EMPTY, |layers, entry| layers.with(self.placement.layer_of(entry.node)))
+        };
+        if self.elastic.is_empty() {
+            return layers(&mut { entries });
+        }
+        // A copy in a further place says nothing of the key's place in that layer.
+        let places = self.placement.places(key);
+        layers(&mut entries.filter(|entry| places.contains(&Some(entry.node))))
     }
 }
 
@@ -176,6 +185,7 @@ fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
         granted: false,
         status,
         cached: LayerSet::EMPTY,
+        degree: Degree::BASE,
         ttl_ms: None,
         value,
     };

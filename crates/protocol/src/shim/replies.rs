@@ -281,6 +281,7 @@ impl Shim {
             granted,
             status,
             cached: if status == Status::Large { LayerSet::EMPTY } else { self.hints(&key, view) },
+            degree: self.elastic.degree_at(&key, node),
             ttl_ms: rule.ttl_ms(ttl.unwrap_or(None)),
             view,
             key,

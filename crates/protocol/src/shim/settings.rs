@@ -21,6 +21,8 @@ pub struct ShimSettings {
     pub policies: Policies,
     /// How many keys nodes would hold of this shim's, if nothing is to be cached but only observed.
     pub observes: Option<usize>,
+    /// The most copies of a key, however hot it is; 0 is no limit but the nodes, and no key has fewer places than one in each layer.
+    pub copies_max: usize,
     /// What follows if others write to storage, although only DistCache is to.
     pub foreign_writes: ForeignWritePolicy,
 }
@@ -35,6 +37,7 @@ impl Default for ShimSettings {
             requests: RequestLimits::default(),
             policies: Policies::default(),
             observes: None,
+            copies_max: 0,
             foreign_writes: ForeignWritePolicy::default(),
         }
     }
@@ -45,6 +48,7 @@ impl Shim {
     pub(super) fn set(&mut self, step: &mut ShimStep<'_>, settings: ShimSettings) {
         self.limit(settings.requests);
         self.observe(step, settings.observes);
+        self.elastic.set_copies_max(settings.copies_max);
         let earlier = std::mem::replace(&mut self.config.settings, settings);
         let ShimSettings { heat, heat_min, policies, .. } = &self.config.settings;
         if earlier.heat != *heat {

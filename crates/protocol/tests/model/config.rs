@@ -71,6 +71,12 @@ pub(crate) struct Budget {
     pub(crate) relinks: u8,
     pub(crate) remaps: u8,
     pub(crate) drains: u8,
+    /// Reports that the key takes a whole node.
+    pub(crate) heats: u8,
+    /// Reads of routers that take the key to have two places.
+    pub(crate) elastic_reads: u8,
+    /// Nodes are told how many places there are: what a shim has said once may come at any time.
+    pub(crate) degrees: u8,
     /// How many of the faults, from evictions on, may happen together. `None`: as many as each of them may.
     pub(crate) faults: Option<u8>,
 }
@@ -89,6 +95,8 @@ pub(crate) struct Config {
     pub(crate) name: &'static str,
     pub(crate) scale: Scale,
     pub(crate) nodes: usize,
+    /// All nodes are in one layer, so that the key has one place and the others are further ones.
+    pub(crate) elastic: bool,
     pub(crate) lease_ticks: u32,
     /// What later lives of the shim are configured for, if it differs. Then storage keeps a record of how long successors wait.
     pub(crate) later_lease_ticks: Option<u32>,

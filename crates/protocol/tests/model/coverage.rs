@@ -27,10 +27,13 @@ pub(crate) enum Event {
     CopyServable,
     WriteWaits,
     Expired,
+    Raised,
+    FurtherServable,
+    ToldToLeave,
 }
 
 impl Event {
-    const ALL: [Event; 20] = [
+    const ALL: [Event; 23] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -51,6 +54,9 @@ impl Event {
         Event::CopyServable,
         Event::WriteWaits,
         Event::Expired,
+        Event::Raised,
+        Event::FurtherServable,
+        Event::ToldToLeave,
     ];
 }
 
@@ -96,6 +102,7 @@ impl Coverage {
         self.note_if(after.revokes > before.revokes, Event::Revoked);
         self.note_if(after.fills_ungranted > before.fills_ungranted, Event::Ungranted);
         self.note_if(after.expired > before.expired, Event::Expired);
+        self.note_if(after.raises > before.raises, Event::Raised);
         self.note_if(after.storage_errors > before.storage_errors, Event::CommandLost);
     }
 }

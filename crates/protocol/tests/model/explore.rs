@@ -6,8 +6,8 @@ use protocol::node;
 use protocol::shim;
 use smallvec::SmallVec;
 use stateright::{Model, Property};
-use wire::message::{Execute, Read};
-use wire::{Key, Message, Peer, RouterId, View};
+use wire::message::{Execute, Heat, Read, SetDegree};
+use wire::{Degree, Key, Message, NodeId, Peer, RouterId, View};
 
 use super::backend::What;
 use super::config::{Start, Ticks, Write};
@@ -21,6 +21,8 @@ use super::state::{NodeCell, OpenRead, SHIM, ShimCell, State, time};
 const ROUTER: Peer = Peer::Router(RouterId(0));
 /// The number of the first write; reads have lower ones.
 pub(crate) const FIRST_WRITE: u64 = 200;
+/// The step at which the key has its place and one more.
+const FURTHER: Degree = Degree(1);
 /// Far enough from zero for everything that counts from there to be long past.
 const START: u64 = 1000;
 
@@ -52,6 +54,18 @@ pub(crate) enum Action {
     Read {
         node: usize,
         view: View,
+    },
+    /// By a router that takes the key to have further places.
+    ElasticRead {
+        node: usize,
+    },
+    Heat {
+        node: usize,
+        session: u64,
+    },
+    Degree {
+        node: usize,
+        degree: Degree,
     },
     Write {
         shim: usize,
@@ -152,6 +166,16 @@ impl Cluster {
                 actions.extend(views.map(|view| Action::Read { node, view }));
             }
         }
+        for (node, cell) in state.nodes.iter().enumerate() {
+            if budget.elastic_reads > 0 {
+                actions.push(Action::ElasticRead { node });
+            }
+            if budget.degrees > 0 && cell.machine.knows(&self.key) {
+                actions.extend([Degree::BASE, FURTHER].map(|degree| Action::Degree { node, degree }));
+            }
+            let session = cell.machine.session(cell.now(), SHIM).filter(|_| budget.heats > 0);
+            actions.extend(session.map(|(session, _)| Action::Heat { node, session }));
+        }
         if let Some(&write) = self.config.writes.get(state.written) {
             let up = state.shims.iter().enumerate().filter(|(_, shim)| shim.up);
             actions.extend(up.map(|(shim, _)| Action::Write { shim, write }));
@@ -237,15 +261,41 @@ impl Cluster {
                 let (from, message) = (Peer::Shim(SHIM), self.offer(view));
                 self.step_node(state, node, node::Input::Message { from, message });
             }
-            Action::Read { node, view } => self.read(state, node, view),
+            Action::Read { node, view } => {
+                state.budget.reads -= 1;
+                self.read(state, node, view, Degree::BASE);
+            }
+            Action::ElasticRead { node } => {
+                state.budget.elastic_reads -= 1;
+                self.read(state, node, View::GET, FURTHER);
+            }
+            Action::Heat { node, session } => {
+                state.budget.heats -= 1;
+                let (from, key, governing) =
+                    (Peer::Node(NodeId(node as u16)), self.key.clone(), state.governing());
+                let (degree, permille, hits, invalidations) = (Degree::BASE, 1000, 1000, 0);
+                let message = Message::Heat(Heat { session, key, degree, permille, hits, invalidations });
+                self.step_shim(state, governing, shim::Input::Message { from, message });
+            }
+            Action::Degree { node, degree } => {
+                state.budget.degrees -= 1;
+                let (from, key) = (Peer::Shim(SHIM), self.key.clone());
+                let message = Message::SetDegree(SetDegree { key, degree });
+                self.step_node(state, node, node::Input::Message { from, message });
+                if !state.nodes[node].machine.knows(&self.key) {
+                    self.coverage.note(Event::ToldToLeave);
+                }
+            }
             Action::Write { shim, write } => self.write(state, shim, write),
             _ => self.fail(state, action),
         }
     }
 
-    fn read(&self, state: &mut State, node: usize, view: View) {
-        state.budget.reads -= 1;
-        let request = 100 + u64::from(state.budget.reads);
+    fn read(&self, state: &mut State, node: usize, view: View, degree: Degree) {
+        let request = match degree.is_base() {
+            true => 100 + u64::from(state.budget.reads),
+            false => 150 + u64::from(state.budget.elastic_reads),
+        };
         let mut values = SmallVec::from_elem(state.storage.value, 1);
         // Until anybody can see that storage has lost it.
         values.extend(state.storage.lost.filter(|_| state.is_loss_hidden()));
@@ -259,6 +309,7 @@ impl Cluster {
             ordered: false,
             streams: false,
             waited_ms: 0,
+            degree,
             command,
         });
         self.step_node(state, node, node::Input::Message { from: ROUTER, message });
@@ -375,7 +426,12 @@ impl Cluster {
             self.settle(state);
         }
         if self.config.start != Start::Quiet {
-            for node in 0..state.nodes.len() {
+            let is_place = |node: &usize| self.placement.is_place(&self.key, NodeId(*node as u16));
+            // Others get their sessions, and no copy.
+            for node in (0..state.nodes.len()).filter(|node| !is_place(node)) {
+                self.read(state, node, View::GET, FURTHER);
+            }
+            for node in (0..state.nodes.len()).filter(is_place) {
                 let (from, message) = (Peer::Shim(SHIM), self.offer(View::GET));
                 self.step_node(state, node, node::Input::Message { from, message });
             }

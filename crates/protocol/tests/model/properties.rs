@@ -49,8 +49,11 @@ fn servable<'a>(cluster: &'a Cluster, state: &'a State) -> impl Iterator<Item = 
 }
 
 fn equals_storage(cluster: &Cluster, state: &State) -> bool {
-    if servable(cluster, state).next().is_some() {
+    for node in servable(cluster, state) {
         cluster.coverage.note(Event::CopyServable);
+        if !cluster.placement.is_place(&cluster.key, NodeId(node as u16)) {
+            cluster.coverage.note(Event::FurtherServable);
+        }
     }
     state.nodes.iter().all(|node| {
         cluster.views().into_iter().all(|view| {

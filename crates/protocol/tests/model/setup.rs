@@ -12,8 +12,8 @@ use protocol::shim::{Shim, ShimConfig, ShimSettings};
 use protocol::time::Time;
 use wire::message::{Fill, Offer};
 use wire::{
-    ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember, Status, View,
+    ClusterMap, Degree, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
 };
 
 use super::backend;
@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(config: Config) -> Cluster {
-        let placement = placement(config.nodes, true);
+        let placement = placement(&config, true);
         let placement_of = &placement;
         let named = |number: u32| placement.key(0, Bytes::from(format!("k{number}")));
         let of = |shim: ShimId| (0..).map(named).filter(move |key| placement_of.shim(key) == shim).take(16);
@@ -57,7 +57,7 @@ impl Cluster {
         Cluster {
             second: commands::view(placement.view_hash(), &second, &classified, true),
             second_command: second.frame().clone(),
-            remapped: self::placement(config.nodes, false),
+            remapped: self::placement(&config, false),
             coverage: Coverage::default(),
             config,
             placement,
@@ -85,7 +85,7 @@ impl Cluster {
     pub(crate) fn start_node(&self, index: usize, life: u8, now: Time) -> Node {
         let config = NodeConfig {
             id: NodeId(index as u16),
-            layer: index,
+            layer: if self.config.elastic { 0 } else { index },
             capacity: 1000,
             lease: self.config.lease(),
             seed: (index as u64 + 1) << 8 | u64::from(life),
@@ -141,6 +141,7 @@ impl Cluster {
             granted: true,
             status: Status::Ok,
             cached: LayerSet::EMPTY,
+            degree: Degree::BASE,
             ttl_ms: None,
             value: Bytes::from(vec![b'x'; FILLER_BYTES]),
         };
@@ -187,21 +188,25 @@ fn heat() -> HeatConfig {
     HeatConfig { rows: 1, counters: 1, filter_rows: 1, filter_bits: 64, window: Duration::from_secs(1) }
 }
 
-fn placement(nodes: usize, first_up: bool) -> Arc<Placement> {
+fn placement(config: &Config, first_up: bool) -> Arc<Placement> {
     let member = |id: usize| NodeMember {
         id: NodeId(id as u16),
         rack: None,
         capacity: 1000,
         share: if id > 0 || first_up { SHARE_WHOLE } else { 0 },
     };
-    let layer = |id: usize| LayerMap {
-        name: format!("layer-{id}"),
+    let layer = |ids: std::ops::Range<usize>| LayerMap {
+        name: format!("layer-{}", ids.start),
         partition: Partition::Hash,
-        nodes: vec![member(id)],
+        nodes: ids.map(member).collect(),
+    };
+    let layers = match config.elastic {
+        true => vec![layer(0..config.nodes)],
+        false => (0..config.nodes).map(|id| layer(id..id + 1)).collect(),
     };
     let map = ClusterMap {
         epoch: if first_up { 1 } else { 2 },
-        layers: (0..nodes).map(layer).collect(),
+        layers,
         sharding: Sharding::Ring,
         shims: [SHIM, OTHER].map(|id| ShimMember { id, rack: RackId(id.0) }).to_vec(),
     };

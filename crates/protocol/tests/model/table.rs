@@ -16,6 +16,7 @@ pub(crate) fn configs() -> Vec<Config> {
         crashes(),
         lives(),
         two_nodes(),
+        elastic(),
         every_fault(),
         deep(),
         deep_crashes(),
@@ -30,6 +31,7 @@ fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: 
         name,
         scale: Scale::Ci,
         nodes: 1,
+        elastic: false,
         lease_ticks: 2,
         later_lease_ticks: None,
         guard_ticks: 0,
@@ -335,6 +337,54 @@ fn lives() -> Vec<Config> {
             Budget { time: 4, shim_crashes: 1, storage_restarts: 1, ..none() },
             &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
         )),
+    ]
+}
+
+/// The key has one place, and another one while it is hot.
+fn elastic() -> Vec<Config> {
+    let none = Budget::default;
+    let two = |config| Config { nodes: 2, elastic: true, ..config };
+    vec![
+        two(base(
+            "elastic",
+            SET,
+            Budget { heats: 1, elastic_reads: 1, evictions: 1, ..none() },
+            &[Raised, FurtherServable, Poisoned, EarlyCommit, Evicted, Ungranted],
+        )),
+        two(base(
+            "elastic-told",
+            SET,
+            Budget { heats: 1, elastic_reads: 1, degrees: 2, ..none() },
+            &[Raised, FurtherServable, ToldToLeave, Poisoned, Ungranted],
+        )),
+        Config {
+            ticks: Ticks::Free,
+            ..two(base(
+                "elastic-remap",
+                SET,
+                Budget { heats: 1, elastic_reads: 1, remaps: 1, ..none() },
+                &[Raised, FurtherServable, Poisoned, EarlyCommit],
+            ))
+        },
+        Config {
+            scale: Scale::Deep,
+            ..two(base(
+                "elastic-reads",
+                SET,
+                Budget { heats: 1, elastic_reads: 1, reads: 1, ..none() },
+                &[Hit, Raised, FurtherServable, Poisoned, EarlyCommit, Ungranted],
+            ))
+        },
+        Config {
+            lease_ticks: 1,
+            hellos_max: 1,
+            ..two(base(
+                "elastic-leases",
+                SET,
+                Budget { time: 1, heats: 1, elastic_reads: 1, ..none() },
+                &[Raised, FurtherServable, LeaseLost, LeaseLapsed, WriteWaits],
+            ))
+        },
     ]
 }
 

@@ -1,5 +1,6 @@
 //! One shim, two nodes and storage on a scripted network and clock: the production machines, nothing else.
 
+mod elastic;
 mod settings;
 mod storage;
 
@@ -24,8 +25,8 @@ use wire::message::{Execute, Read, Window};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
-    ClusterMap, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember, Status, View,
+    ClusterMap, Degree, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -74,16 +75,22 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// Two layers of one node each.
     pub(crate) fn new() -> World {
+        World::with(2)
+    }
+
+    /// Two nodes in so many layers.
+    fn with(layers: u16) -> World {
         let node = |id| NodeMember { id: NodeId(id), rack: None, capacity: 1000, share: SHARE_WHOLE };
         let layer = |name: &str, id| LayerMap {
             name: name.into(),
             partition: Partition::Hash,
-            nodes: vec![node(id)],
+            nodes: if layers == 1 { vec![node(0), node(1)] } else { vec![node(id)] },
         };
         let map = ClusterMap {
             epoch: 1,
-            layers: vec![layer("leaf", 0), layer("spine", 1)],
+            layers: [("leaf", 0), ("spine", 1)].map(|(name, id)| layer(name, id))[..layers.into()].to_vec(),
             sharding: Sharding::Slots,
             shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
         };
@@ -246,14 +253,14 @@ impl World {
                 let (open, ms) = state.map_or((false, 0), |feed| (feed.open, feed.staleness.as_millis()));
                 let _ = writeln!(self.log, "  feed open: {open}, {ms} ms behind");
             }
-            other => panic!("unknown script command {other:?}"),
+            _ => assert!(self.elastic_command(words), "unknown script command {words:?}"),
         }
     }
 
     fn start_node(&mut self, index: usize) {
         let config = NodeConfig {
             id: NodeId(index as u16),
-            layer: index,
+            layer: self.placement.layer_of(NodeId(index as u16)),
             capacity: 1000,
             lease: LEASE,
             seed: index as u64 + self.now.0,
@@ -293,8 +300,8 @@ impl World {
 
     fn read(&mut self, name: &str, via: &str, (resp3, ordered): (bool, bool), args: &[&str]) {
         let (key, view, command) = self.view(args);
-        let request = self.request(name);
-        let read = Read { request, key, view, resp3, ordered, streams: false, waited_ms: 0, command };
+        let (request, degree) = (self.request(name), Degree::BASE);
+        let read = Read { request, key, view, resp3, ordered, streams: false, waited_ms: 0, degree, command };
         self.post(ROUTER, peer(via), Message::Read(read));
     }
 
@@ -313,6 +320,7 @@ impl World {
                 ordered,
                 streams: false,
                 waited_ms: 0,
+                degree: Degree::BASE,
                 command,
             })
         } else {
@@ -397,7 +405,8 @@ impl World {
     fn placement_with(&self, index: usize, share: u16) -> Arc<Placement> {
         let mut map = self.placement.map().clone();
         map.epoch += 1;
-        map.layers[index].nodes[0].share = share;
+        let mut nodes = map.layers.iter_mut().flat_map(|layer| &mut layer.nodes);
+        nodes.find(|node| usize::from(node.id.0) == index).expect("it is in the map").share = share;
         Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
     }
 
@@ -764,6 +773,8 @@ fn what(message: &Message) -> String {
         }
         Message::Fill(m) => format!("FILL {} fill {} not granted", text(&m.key), m.fill),
         Message::Offer(m) => format!("OFFER {}", text(&m.key)),
+        Message::Heat(m) => format!("HEAT {} {}", text(&m.key), m.permille),
+        Message::SetDegree(m) => format!("DEGREE {} {}", text(&m.key), m.degree.0),
         Message::Subscribe(m) => format!("SUBSCRIBE {} for {}", text(&m.name), m.clients),
         Message::Subscribers(m) => format!("SUBSCRIBERS {} now {}", text(&m.name), m.clients),
         Message::Follow(m) => format!("FOLLOW {}", m.follows),

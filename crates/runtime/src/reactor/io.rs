@@ -57,6 +57,8 @@ pub struct Io {
     closing: Vec<(ConnectionId, Time)>,
     pub(crate) handshakes: Handshakes,
     pub(crate) tick_next: Time,
+    /// How long it has waited for something to do, ever.
+    pub(crate) idle: Duration,
 }
 
 #[derive(Debug)]
@@ -104,6 +106,7 @@ impl Io {
             closing: Vec::new(),
             handshakes: Handshakes::default(),
             tick_next: clock::now().after(TICK),
+            idle: Duration::ZERO,
         })
     }
 

@@ -4,6 +4,7 @@
 //! appended, once per connection. Readiness is edge-triggered; a read that comes back short has drained the
 //! socket, so a request costs one read and one write and its share of a wait.
 
+mod busy;
 mod connection;
 mod handshakes;
 mod input;
@@ -19,6 +20,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::time::Time;
 
+pub use busy::BusyMeter;
 pub use config::Address;
 pub use io::Io;
 pub use turn::{Reactor, run};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mio::{Events, Interest};
+use protocol::time::Time;
 use rustix::io::Errno;
 
 use crate::clock;
@@ -76,13 +77,14 @@ impl Reactor {
     /// Only if the kernel refuses to wait for events.
     pub fn turn(&mut self, driver: &mut impl Driver, timeout: Option<Duration>) -> io::Result<()> {
         self.io.flush();
-        let timeout = self.patience(timeout);
+        let (timeout, asleep) = self.patience(timeout);
         match self.io.poll.poll(&mut self.events, Some(timeout)) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
             result => result?,
         }
         let io = &mut self.io;
         let begun = clock::now();
+        io.idle += asleep.map_or(Duration::ZERO, |asleep| begun.since(asleep));
         io.handshakes.behind = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
@@ -114,15 +116,17 @@ impl Reactor {
         Ok(())
     }
 
-    fn patience(&self, timeout: Option<Duration>) -> Duration {
+    /// How long to wait, and since when if there is anything to wait for.
+    fn patience(&self, timeout: Option<Duration>) -> (Duration, Option<Time>) {
         let io = &self.io;
         let ready = !io.ready.is_empty() || !io.ready_new.is_empty() || !io.ready_urgent.is_empty();
         let ready = ready || !io.ready_listeners.is_empty();
         if ready || !io.queued.is_empty() {
-            return Duration::ZERO;
+            return (Duration::ZERO, None);
         }
-        let to_tick = io.tick_next.since(clock::now());
-        timeout.map_or(to_tick, |timeout| timeout.min(to_tick))
+        let now = clock::now();
+        let to_tick = io.tick_next.since(now);
+        (timeout.map_or(to_tick, |timeout| timeout.min(to_tick)), Some(now))
     }
 }
 

@@ -87,6 +87,7 @@ impl Router {
                 ordered: false,
                 streams: false,
                 waited_ms: 0,
+                degree: wire::Degree::BASE,
                 command,
             })
         } else {

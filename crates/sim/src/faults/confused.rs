@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use protocol::{node, shim};
 use wire::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Hello, Invalidate, LoadStamp, Offer,
-    Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, Welcome, Window,
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Heat, Hello, Invalidate, LoadStamp,
+    Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Welcome, Window,
 };
-use wire::{Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
+use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
 
 use crate::cluster::Cluster;
 use crate::host::Machine;
@@ -73,15 +73,17 @@ impl Cluster {
         let ttl_ms = flag.then_some(other % 5000);
         let (fill, version, number) = (other % 50, other % 1000, other % 20);
         let status = random.pick(&[Status::Ok, Status::Nil, Status::Error, Status::Busy]);
-        let cached = LayerSet(other as u8);
-        match random.below(20) {
+        let (cached, degree) = (LayerSet(other as u8), Degree(other as u8 % 6));
+        match random.below(22) {
             0 => {
                 let (ordered, streams, waited_ms) = (flag, resp3, number as u16);
-                Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command })
+                let read = Read { request, key, view, resp3, ordered, streams, waited_ms, degree, command };
+                Message::Read(read)
             }
             1 => {
                 let loads = [LoadStamp { node_plus_one: other as u32, load: request as u32 }; 4];
-                Message::Reply(Reply { request, status, hit: flag, cached, loads, more: resp3, value })
+                let (hit, more) = (flag, resp3);
+                Message::Reply(Reply { request, status, hit, cached, degree, loads, more, value })
             }
             2 => {
                 let (ordered, watch, waited_ms) = (flag, None, number as u16);
@@ -100,11 +102,34 @@ impl Cluster {
                     granted,
                     status,
                     cached,
+                    degree,
                     ttl_ms,
                     value,
                 })
             }
             6 => Message::Offer(Offer { key, view, resp3, heat: other as u32, command }),
+            which => Parts { session, request, other, key, flag, value }.control(which),
+        }
+    }
+}
+
+/// What a message of the control channel is put together from.
+struct Parts {
+    session: u64,
+    request: u64,
+    other: u64,
+    key: Key,
+    flag: bool,
+    value: Bytes,
+}
+
+impl Parts {
+    fn control(self, which: u64) -> Message {
+        let Parts { session, request, other, key, flag, value } = self;
+        let (fill, version, number) = (other % 50, other % 1000, other % 20);
+        let ttl_ms = flag.then_some(other % 5000);
+        let degree = Degree(other as u8 % 6);
+        match which {
             7 => Message::Hello(Hello { number, nonce: request }),
             8 => Message::Welcome(Welcome { session, nonce: request, lease: other, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: request }),
@@ -120,6 +145,11 @@ impl Cluster {
             16 => Message::Evict(Evict { session, key, fill }),
             17 => Message::Revoke(Revoke { session, number }),
             18 => Message::Revoked(Revoked { session, number }),
+            19 => {
+                let (permille, hits, invalidations) = (other as u32 % 2000, request as u32, number as u32);
+                Message::Heat(Heat { session, key, degree, permille, hits, invalidations })
+            }
+            20 => Message::SetDegree(SetDegree { key, degree }),
             _ => Message::Window(Window { requests: other as u32 }),
         }
     }

@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
-use protocol::requests::RequestLimits;
+use protocol::requests::{Overload, RequestLimits};
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
 use protocol::{node, router, shim};
@@ -25,11 +26,24 @@ use crate::random::SimRandom;
 /// rack, and one queue keeps all of them in order.
 pub(super) const HOP_US: u64 = 20;
 const TICK_US: u64 = LEASE.as_micros() as u64 / 20;
+/// Longer than anything waits: a request that is refused would only be asked again.
+const PATIENCE: Duration = Duration::from_secs(60);
 const START_US: u64 = 1_000_000;
 
 enum Flying {
-    Message { from: Peer, to: Peer, message: Message },
-    Storage { shim: ShimId, event: StorageEvent },
+    Message {
+        from: Peer,
+        to: Peer,
+        message: Message,
+    },
+    Storage {
+        shim: ShimId,
+        event: StorageEvent,
+    },
+    /// A client that has its answer asks for the next.
+    Client {
+        front: usize,
+    },
 }
 
 /// What has become of requests so far.
@@ -58,6 +72,8 @@ pub(super) struct ScaleCluster {
     /// Members at which requests wait, when they may begin the next.
     due: EventQueue<Peer>,
     pub(super) limited: bool,
+    /// Clients ask for one thing after the other, and requests wait; otherwise what comes too fast is refused.
+    pub(super) closed: bool,
     /// Thousandths of a request per second.
     offered: u64,
     /// Since when, and how many have come since.
@@ -102,6 +118,7 @@ impl ScaleCluster {
             router_ticks: VecDeque::new(),
             due: EventQueue::new(),
             limited: false,
+            closed: false,
             offered: 0,
             offered_since: (START_US, 0),
             arrival: u64::MAX,
@@ -165,10 +182,33 @@ impl ScaleCluster {
         let (leaf, spine, server) = (rate(leaf_rate), rate(spine_rate), rate(1.0));
         for index in 0..self.nodes.len() {
             let rate_max = if self.scenario.is_leaf(index) { leaf } else { spine };
-            self.nodes[index].node.limit(RequestLimits { rate_max, ..RequestLimits::default() });
+            let limits = self.limits(rate_max);
+            self.nodes[index].node.limit(limits);
         }
-        let limits = RequestLimits { rate_max: server, ..RequestLimits::default() };
+        let limits = self.limits(server);
         self.servers.iter_mut().for_each(|own| own.shim.limit(limits));
+    }
+
+    fn limits(&self, rate_max: u64) -> RequestLimits {
+        let limits = RequestLimits { rate_max, ..RequestLimits::default() };
+        match self.closed {
+            true => RequestLimits { overload: Overload::Wait { patience: PATIENCE }, ..limits },
+            false => limits,
+        }
+    }
+
+    /// So many clients ask for one thing after the other from now on.
+    pub(super) fn begin_clients(&mut self, clients: u32) {
+        for front in 0..self.fronts.len() as u16 {
+            let router = Peer::Router(RouterId(front));
+            (0..self.nodes.len()).for_each(|node| self.step_node(node, node::Input::Linked(router)));
+            (0..self.servers.len()).for_each(|server| self.step_shim(server, shim::Input::Linked(router)));
+        }
+        for client in 0..clients as usize {
+            let front = client % self.fronts.len();
+            let due = self.now + HOP_US;
+            self.flying.push_back((due, Flying::Client { front }));
+        }
     }
 
     pub(super) fn server_rate(&self) -> f64 {
@@ -261,6 +301,10 @@ impl ScaleCluster {
             Flying::Message { from, to, message } => (from, to, message),
             Flying::Storage { shim, event } => {
                 return self.step_shim(usize::from(shim.0), shim::Input::Storage(event));
+            }
+            Flying::Client { front } => {
+                let command = self.workload.draw();
+                return self.ask(front, command);
             }
         };
         match to {
@@ -379,6 +423,9 @@ impl ScaleCluster {
                     self.totals.refused += u64::from(refused);
                     self.totals.served += u64::from(!refused);
                     self.fronts[front].answered(client);
+                    if self.closed {
+                        self.flying.push_back((self.now + HOP_US, Flying::Client { front }));
+                    }
                 }
                 // Clients ask for one small thing at a time and never misbehave.
                 _ => {}

@@ -169,16 +169,12 @@ impl ScaleCluster {
         }
     }
 
-    /// Objects that some node holds now.
-    pub(super) fn distinct_objects(&self) -> usize {
-        let mut keys: Vec<bytes::Bytes> = self
-            .nodes
-            .iter()
-            .filter(|own| own.alive)
-            .flat_map(|own| own.node.keys().map(|key| key.bytes.clone()))
-            .collect();
+    /// How many nodes hold each object that some node holds now.
+    pub(super) fn copies(&self) -> Vec<usize> {
+        let alive = self.nodes.iter().filter(|own| own.alive);
+        let mut keys: Vec<&bytes::Bytes> =
+            alive.flat_map(|own| own.node.keys().map(|key| &key.bytes)).collect();
         keys.sort_unstable();
-        keys.dedup();
-        keys.len()
+        keys.chunk_by(|key, other| key == other).map(<[_]>::len).collect()
     }
 }

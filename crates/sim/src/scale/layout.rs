@@ -111,6 +111,7 @@ impl Scenario {
                 operations_max: 1 << 16,
                 key_queue_max: 1 << 12,
                 requests: RequestLimits::default(),
+                copies_max: if self.elastic { 0 } else { 1 },
                 ..ShimSettings::default()
             },
         }

@@ -41,6 +41,9 @@ pub struct ScaleOutcome {
     pub hit_ratio_leaf: f64,
     pub hit_ratio_spine: f64,
     pub distinct_objects: usize,
+    /// All copies, and those of the object that has most.
+    pub copies: usize,
+    pub copies_most: usize,
     /// That were carried out in all measurements.
     pub requests: u64,
 }
@@ -129,7 +132,10 @@ impl ScaleCluster {
     pub(super) fn outcome(&self, before: &Snapshot, rate: f64) -> ScaleOutcome {
         let loads = self.loads_since(before);
         let units = |count: u64| count as f64 / loads.seconds / self.server_rate();
+        let copies = self.copies();
         ScaleOutcome {
+            copies: copies.iter().sum(),
+            copies_most: copies.into_iter().max().unwrap_or(0),
             throughput: units(loads.served),
             offered: units(loads.offered),
             refused: units(loads.refused),
@@ -137,7 +143,7 @@ impl ScaleCluster {
             load_max: loads.max(),
             hit_ratio_leaf: loads.hit_ratio_leaf,
             hit_ratio_spine: loads.hit_ratio_spine,
-            distinct_objects: self.distinct_objects(),
+            distinct_objects: self.copies().len(),
             requests: self.totals.offered,
         }
     }

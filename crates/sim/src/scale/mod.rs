@@ -17,7 +17,7 @@ mod workload;
 
 pub use measure::{Binding, ScaleOutcome, Second};
 pub use protocol::router::Routing;
-pub use search::{goodput, saturation, series};
+pub use search::{closed_loop, goodput, saturation, series};
 pub use workload::{ScalePopularity, Tail};
 
 /// A cluster, what is asked of it and how it is watched. Rates are in units of one server's.
@@ -45,6 +45,8 @@ pub struct Scenario {
     pub silent: bool,
     pub routing: Routing,
     pub population: Population,
+    /// Whether keys that are hotter than a node per layer can bear get more copies.
+    pub elastic: bool,
     pub routers: u16,
     /// Requests per second of virtual time that one server does.
     pub server_rate: u32,
@@ -106,6 +108,16 @@ impl std::fmt::Display for ScenarioError {
 impl std::error::Error for ScenarioError {}
 
 impl Scenario {
+    /// What all nodes and servers can do together.
+    pub fn capacity(&self) -> f64 {
+        let nodes = match self.layers {
+            Layers::None => 0.0,
+            Layers::Leaf => f64::from(self.racks) * self.leaf_rate,
+            Layers::Both => f64::from(self.racks) * self.leaf_rate + f64::from(self.spines) * self.spine_rate,
+        };
+        nodes + self.servers() as f64
+    }
+
     /// Whether the numbers make sense together.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |text: String| Err(ScenarioError(text));

@@ -9,6 +9,8 @@ use super::{Layers, Population, ScaleTurn, Scenario, ScenarioError};
 const SETTLE_US: u64 = 1_500_000;
 /// Agents take about eight seconds to see that an object is written more than read.
 const SETTLE_WRITES_US: u64 = 16_000_000;
+/// A key has as many places as its heat needs after a few seconds, each of which multiplies them by four at most.
+const SETTLE_ELASTIC_US: u64 = 5_000_000;
 /// Before traffic: until sessions are open and what was offered has been fetched.
 const FILL_US: u64 = 100_000;
 /// As close to its limit as the busiest member must come, in the last measurement.
@@ -49,6 +51,20 @@ pub fn goodput(scenario: &Scenario, offered: f64) -> Result<ScaleOutcome, Scenar
     let mut cluster = populated(scenario, offered);
     cluster.limit(true);
     Ok(measured(&mut cluster, offered))
+}
+
+/// So many clients ask for one thing after the other, of members that do no more than they can; what is too much waits.
+pub fn closed_loop(scenario: &Scenario, clients: u32) -> Result<ScaleOutcome, ScenarioError> {
+    scenario.check()?;
+    let capacity = scenario.capacity();
+    let mut cluster = populated(scenario, capacity);
+    cluster.closed = true;
+    cluster.limit(true);
+    cluster.begin_clients(clients);
+    cluster.run_for(settle_us(scenario));
+    let before = cluster.snapshot();
+    cluster.run_for(u64::from(cluster.scenario.seconds) * SECOND_US);
+    Ok(cluster.outcome(&before, capacity))
 }
 
 fn measured(cluster: &mut ScaleCluster, rate: f64) -> ScaleOutcome {
@@ -117,6 +133,7 @@ fn populated(scenario: &Scenario, rate: f64) -> ScaleCluster {
 
 fn settle_us(scenario: &Scenario) -> u64 {
     match scenario.population {
+        _ if scenario.elastic => SETTLE_ELASTIC_US,
         Population::Found if scenario.write_ratio > 0.0 => SETTLE_WRITES_US,
         _ => SETTLE_US,
     }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::cluster::ScaleCluster;
 use super::workload::ScaleWorkload;
 use super::{
-    Binding, Layers, Placing, Population, Routing, ScalePopularity, ScaleTurn, Scenario, Tail, goodput,
-    saturation, series,
+    Binding, Layers, Placing, Population, Routing, ScalePopularity, ScaleTurn, Scenario, Tail, closed_loop,
+    goodput, saturation, series,
 };
 
 /// The object of rank r is asked for in proportion to 1/r.
@@ -38,6 +38,7 @@ fn scenario() -> Scenario {
         silent: false,
         routing: Routing::OnPath,
         population: Population::Given,
+        elastic: false,
         routers: 4,
         server_rate: 100,
         seconds: 4,
@@ -146,6 +147,103 @@ fn every_request_is_answered_once_even_under_overload() {
         assert_eq!(cluster.totals.offered, cluster.totals.served + cluster.totals.refused);
         let hits: u64 = cluster.nodes.iter().map(|own| own.hits()).sum();
         assert!(hits > 1_000, "{hits}");
+    }
+}
+
+/// Zipf's law of this exponent over so many objects.
+fn zipf(exponent: f64, objects: u32) -> ScalePopularity {
+    let weights: Vec<f64> = (1..=objects).map(|rank| f64::from(rank).powf(-exponent)).collect();
+    let whole: f64 = weights.iter().sum();
+    ScalePopularity { head: weights.iter().map(|weight| weight / whole).collect(), tail: None }
+}
+
+/// All that nodes can do together is served of keys that are all cached, whatever the skew; with two places for each key it is a
+/// quarter of that for one key.
+#[test]
+fn elastic_copies_let_any_skew_use_all_nodes() {
+    for routing in [Routing::OnPath, Routing::Learned] {
+        for (popularity, plain_most) in [(one_object(), 8.1), (zipf(1.2, 150), 29.0)] {
+            let population = Population::Found;
+            let elastic =
+                Scenario { elastic: true, slots: 100, routing, popularity, population, ..scenario() };
+            let served = closed_loop(&elastic, 400).unwrap();
+            assert!(served.throughput > 0.97 * 32.0 && served.refused == 0.0, "{routing:?}: {served:?}");
+            let plain = closed_loop(&Scenario { elastic: false, ..elastic }, 400).unwrap();
+            assert!(plain.throughput < plain_most, "{routing:?}: {plain:?}");
+        }
+    }
+}
+
+/// When everybody has gone, a key has two copies again within a minute, and as many as before when they are back.
+#[test]
+fn copies_go_with_the_heat() {
+    let population = Population::Found;
+    let scenario = Scenario { elastic: true, popularity: one_object(), population, ..scenario() };
+    let mut cluster = ScaleCluster::new(&scenario);
+    cluster.limit(true);
+    let holders = |cluster: &ScaleCluster| {
+        let copies = cluster.servers.iter().map(|server| server.shim.copies()).sum::<usize>();
+        let objects: usize = cluster.nodes.iter().map(|own| own.node.objects()).sum();
+        assert_eq!(copies, objects, "the directory knows exactly who holds copies");
+        copies
+    };
+    for _ in 0..2 {
+        cluster.offer(30.0);
+        cluster.run_for(8_000_000);
+        assert_eq!(holders(&cluster), 8);
+        cluster.offer(1.0);
+        cluster.run_for(60_000_000);
+        assert_eq!(holders(&cluster), 2);
+    }
+    let lowered: u64 = cluster.servers.iter().map(|own| own.shim.statistics().lowerings).sum();
+    assert!((2..=4).contains(&lowered), "{lowered}");
+}
+
+/// Heat that comes and goes every second moves nothing once it has been seen.
+#[test]
+fn flapping_heat_moves_no_copies() {
+    let population = Population::Found;
+    let scenario = Scenario { elastic: true, popularity: one_object(), population, ..scenario() };
+    let mut cluster = ScaleCluster::new(&scenario);
+    cluster.limit(true);
+    let changes = |cluster: &ScaleCluster| -> u64 {
+        let statistics = cluster.servers.iter().map(|own| own.shim.statistics());
+        statistics.map(|counted| counted.raises + counted.lowerings).sum()
+    };
+    for second in 0..60 {
+        cluster.offer(if second % 2 == 0 { 30.0 } else { 1.0 });
+        cluster.run_for(1_000_000);
+        if second == 9 {
+            assert!(changes(&cluster) <= 4, "{}", changes(&cluster));
+        }
+    }
+    assert!(changes(&cluster) <= 5, "{}", changes(&cluster));
+}
+
+/// Each copy answers four reads at least for each time that it is invalidated: what is written half as often as it is read has
+/// no more copies than layers.
+#[test]
+fn writes_bound_the_copies() {
+    for (write_ratio, copies) in [(0.5, 2..=2), (0.02, 3..=8), (0.0, 8..=8)] {
+        let (popularity, population) = (one_object(), Population::Found);
+        let scenario = Scenario {
+            elastic: true,
+            coherence_cost: 0.0,
+            write_ratio,
+            popularity,
+            population,
+            ..scenario()
+        };
+        let mut cluster = ScaleCluster::new(&scenario);
+        cluster.closed = true;
+        cluster.limit(true);
+        cluster.begin_clients(400);
+        let mut most = 0;
+        for _ in 0..20 {
+            cluster.run_for(1_000_000);
+            most = cluster.servers.iter().map(|own| own.shim.copies()).sum::<usize>().max(most);
+        }
+        assert!(copies.contains(&most), "{write_ratio}: {most} copies");
     }
 }
 

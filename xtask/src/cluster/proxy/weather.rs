@@ -70,7 +70,8 @@ impl WeatherKind {
             Message::Evict(_) => WeatherKind::Evict,
             Message::Revoke(_) => WeatherKind::Revoke,
             Message::Revoked(_) => WeatherKind::Revoked,
-            Message::Window(_) => WeatherKind::Window,
+            // Hints, as windows are.
+            Message::Window(_) | Message::Heat(_) | Message::SetDegree(_) => WeatherKind::Window,
             Message::Read(_)
             | Message::Reply(_)
             | Message::Execute(_)

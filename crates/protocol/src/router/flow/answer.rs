@@ -6,6 +6,7 @@ use wire::{Peer, Status};
 
 use crate::router::config::Routing;
 use crate::router::flow::Flow;
+use crate::router::flow::learned::fingerprint;
 use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::retry::Cause;
@@ -31,6 +32,15 @@ impl Flow {
                 layers.0 |= traffic.learned.layers(read.key.digest, read.view).0;
             }
             traffic.learned.learn(read.key.digest, read.view, layers);
+        }
+        if let Some(read) = &pending.read
+            && reply.hit
+            && (!reply.degree.is_base() || !traffic.elastic.is_empty())
+            && let Some(placement) = &traffic.placement
+        {
+            let told = (reply.degree, placement.epoch());
+            let fingerprint = fingerprint(read.key.digest, read.view);
+            traffic.elastic.learn(step.now, fingerprint, told, || placement.preferences(&read.key));
         }
         let (origin, heard) = (pending.origin, RequestHeard::of(pending, reply.hit));
         let elsewhere =

@@ -93,7 +93,8 @@ impl Learned {
     }
 }
 
-fn fingerprint(digest: Digest, view: View) -> u64 {
+/// Which view of which key; two share one hardly ever.
+pub(super) fn fingerprint(digest: Digest, view: View) -> u64 {
     // The digest is uniform; the multiplication spreads a view that differs in few bits.
     (digest.0 as u64) ^ view.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

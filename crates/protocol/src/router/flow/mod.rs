@@ -11,6 +11,7 @@ pub(crate) mod breaker;
 pub(crate) mod budget;
 pub(crate) mod callers;
 pub(crate) mod clients;
+mod elastic;
 pub(crate) mod event;
 pub(crate) mod figures;
 pub(crate) mod follow;

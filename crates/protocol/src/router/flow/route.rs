@@ -7,6 +7,7 @@ use wire::{Key, LayerSet, NodeId, Peer, ShimId, View};
 
 use crate::placement::Placement;
 use crate::router::config::Routing;
+use crate::router::flow::elastic::{self, DRAWN};
 use crate::router::flow::pending::PendingRead;
 use crate::router::flow::pipeline::KeyOrder;
 use crate::router::flow::traffic::RequestTraffic;
@@ -16,6 +17,9 @@ use crate::router::step::RouterStep;
 /// layer, so nothing else shows a router the copy that another layer has made since. Smaller costs detours, larger
 /// leaves a hot key on one node for longer.
 const EXPLORE_ONE_IN: u64 = 16;
+
+/// Nodes that are compared for one read.
+const CANDIDATES_MAX: usize = if LAYERS_MAX > DRAWN { LAYERS_MAX } else { DRAWN };
 
 /// A destination, and whether the request queues behind earlier ones there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +36,13 @@ pub(crate) enum Unroutable {
     Unavailable(ShimId),
     /// There is no room at this member.
     Full(Peer),
+}
+
+/// What decides among equals, and the member at which the read has its turn, if it has waited for one.
+#[derive(Clone, Copy, Debug)]
+struct Draw {
+    dealt: Option<Peer>,
+    random: u64,
 }
 
 /// One read, and the member at which it has its turn, if it has waited for one.
@@ -80,6 +91,15 @@ impl RequestTraffic {
     /// Power of k choices (design, section 4; paper, section 3.1).
     fn choose_node(&mut self, step: &RouterStep<'_>, wanted: Wanted<'_>) -> Option<NodeId> {
         let Wanted { placement, key, view, dealt } = wanted;
+        let further = self.elastic.places(step.now, key, view);
+        if !further.is_empty() {
+            let random = [self.random.next_u64(), self.random.next_u64()];
+            let drawn = elastic::draw(further, random, |node| self.members.node_admits(step.now, node));
+            if !drawn.is_empty() {
+                let random = self.random.next_u64();
+                return self.least_of(step, drawn, Draw { dealt, random });
+            }
+        }
         let layers = match step.config.routing {
             Routing::OnPath => None,
             Routing::Learned => {
@@ -92,17 +112,27 @@ impl RequestTraffic {
         };
         let (places, random) = (placement.places(key), self.random.next_u64());
         let layers = layers.filter(|_| (random >> 32) % EXPLORE_ONE_IN != 0);
-        let candidates: SmallVec<[NodeId; LAYERS_MAX]> = places
+        let candidates: SmallVec<[NodeId; CANDIDATES_MAX]> = places
             .iter()
             .enumerate()
             .filter(|(layer, _)| layers.is_none_or(|layers| layers.contains(*layer)))
             .filter_map(|(_, place)| *place)
             .filter(|node| self.members.node_admits(step.now, *node))
             .collect();
+        self.least_of(step, candidates, Draw { dealt, random })
+    }
+
+    fn least_of(
+        &self,
+        step: &RouterStep<'_>,
+        candidates: SmallVec<[NodeId; CANDIDATES_MAX]>,
+        draw: Draw,
+    ) -> Option<NodeId> {
+        let Draw { dealt, random } = draw;
         // Nodes that have all that they can do have equal loads: then those count for which fewer commands wait.
         let queue = |node: &NodeId| self.queue_before(Peer::Node(*node), dealt);
         let shortest = candidates.iter().map(queue).min()?;
-        let candidates: SmallVec<[NodeId; LAYERS_MAX]> =
+        let candidates: SmallVec<[NodeId; CANDIDATES_MAX]> =
             candidates.into_iter().filter(|node| queue(node) == shortest).collect();
         match candidates.as_slice() {
             [node] => Some(*node),

@@ -59,12 +59,14 @@ impl RequestTraffic {
             }
         }
         let PendingRead { key, view, command, streams, .. } = read.clone();
+        let degree = self.elastic.degree(step.now, &key, view);
         let (peer, resp3, ordered, waited_ms) = (route.peer, origin.resp3, route.ordered, origin.waited_ms);
         let streams = streams && matches!(peer, Peer::Shim(_));
         let pending =
             Pending { sent: step.now, read: Some(read), counted: true, ..Pending::new(origin, peer) };
         let request = self.pending.insert(pending);
-        let message = Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, command });
+        let message =
+            Message::Read(Read { request, key, view, resp3, ordered, streams, waited_ms, degree, command });
         step.send(peer, message);
         SentRequest { request, peer, read: true }
     }

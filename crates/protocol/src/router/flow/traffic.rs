@@ -9,6 +9,7 @@ use wire::Peer;
 use crate::placement::Placement;
 use crate::router::config::RouterConfig;
 use crate::router::flow::budget::Budget;
+use crate::router::flow::elastic::ElasticViews;
 use crate::router::flow::interest::Interests;
 use crate::router::flow::learned::Learned;
 use crate::router::flow::members::KnownMembers;
@@ -20,6 +21,7 @@ pub(crate) struct RequestTraffic {
     pub(crate) placement: Option<Arc<Placement>>,
     pub(crate) members: KnownMembers,
     pub(crate) learned: Learned,
+    pub(crate) elastic: ElasticViews,
     pub(crate) pending: PendingTable,
     pub(crate) windows: Windows,
     pub(crate) interests: Interests,
@@ -33,6 +35,7 @@ impl RequestTraffic {
             placement: None,
             members: KnownMembers::new(),
             learned: Learned::new(config.settings.learned_max),
+            elastic: ElasticViews::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
             windows: Windows::default(),
