@@ -30,6 +30,7 @@ const FEATURES: u64 = 0x9e37_79b9_7f4a_7c15;
 const STORES: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const STRANGERS: u64 = 0x9e6c_63d0_876a_68f1;
 const LOSSES: u64 = 0xd6e8_feb8_6659_fd93;
+const HEATS: u64 = 0xa076_1d64_78bd_642f;
 const SECRET: Secret = Secret([7; 16]);
 
 pub(crate) struct Cluster {
@@ -71,12 +72,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
         let mut random = SimRandom::new(seed);
-        let [mut features, mut stores, mut strangers, mut losses] =
-            [FEATURES, STORES, STRANGERS, LOSSES].map(|source| SimRandom::new(seed ^ source));
+        let [mut features, mut stores, mut strangers, mut losses, mut heats] =
+            [FEATURES, STORES, STRANGERS, LOSSES, HEATS].map(|source| SimRandom::new(seed ^ source));
         let shape = Shape::draw(&mut random, &mut features, allowed);
         let shape = shape.with_controllers_troubles(&mut stores, allowed);
         let shape = shape.with_foreign_writers(&mut strangers);
         let shape = shape.with_storage_that_loses(&mut losses, allowed);
+        let shape = shape.with_heat(&mut heats, allowed);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));

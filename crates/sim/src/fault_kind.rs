@@ -59,6 +59,7 @@ kinds! {
     StoreEmptied "store-emptied",
     StoreForeign "store-foreign",
     StorageRollback "storage-rollback",
+    Heat "heat",
 }
 
 impl FaultKind {
@@ -80,6 +81,11 @@ impl FaultKind {
     /// Whether storage loses what it has acknowledged. That came last.
     pub(crate) fn loses_data(self) -> bool {
         self == FaultKind::StorageRollback
+    }
+
+    /// Whether it says that keys are hot which are not.
+    pub(crate) fn is_of_heat(self) -> bool {
+        self == FaultKind::Heat
     }
 }
 

@@ -30,7 +30,10 @@ impl Cluster {
         let machine = match self.hosts[host].role {
             HostRole::Node(id) => {
                 let config = self.shape.node(id, placement.layer_of(id), seed);
-                Machine::Node(Box::new(Node::new(config, placement)))
+                let mut node = Node::new(config, placement);
+                let busy = node::Input::Busy { permille: self.shape.busy };
+                node.step(clock.at(self.world.now()), busy, &mut Vec::new());
+                Machine::Node(Box::new(node))
             }
             HostRole::Shim(id) => Machine::Shim(Box::new(Shim::new(self.shape.shim(id, seed), placement))),
             HostRole::Router(_) => {

@@ -250,6 +250,8 @@ impl Cluster {
             ("maps", watch.maps),
             ("outside_writes", watch.outside),
             ("foreign_writes", watch.foreign_writes),
+            ("raises", watch.raises),
+            ("lowerings", watch.lowerings),
             ("reports", watch.reports),
             ("kept", watch.kept),
             ("pushes", watch.pushes),

@@ -67,6 +67,8 @@ pub(crate) struct Shape {
     heat_window: u64,
     /// Limits of nodes and shims alike.
     pub(crate) requests: RequestLimits,
+    /// What nodes are told of how busy they are, in thousandths.
+    pub(crate) busy: u32,
 }
 
 /// What clients ask for.
@@ -164,7 +166,7 @@ impl Shape {
         let trackers = if tracks { features.between(2, 6) as usize } else { 0 };
         let allowed =
             if bounded.is_some() || tracks { allowed } else { allowed.without(FaultKind::needs_feed) };
-        let allowed = allowed.without(|kind| kind.is_of_store() || kind.loses_data());
+        let allowed = allowed.without(|kind| kind.is_of_store() || kind.loses_data() || kind.is_of_heat());
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -212,6 +214,7 @@ impl Shape {
             offers: routing == Routing::Learned || random.percent(50),
             heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
             requests: requests(features, lease),
+            busy: 0,
         }
     }
 
@@ -244,6 +247,19 @@ impl Shape {
         let on = chosen || losses.percent(20) && !self.faults.is_empty();
         let kinds = allowed.kinds().filter(|kind| on && kind.loses_data());
         Shape { faults: kinds.fold(self.faults, FaultSet::with), ..self }
+    }
+
+    /// In half of the clusters nodes have no time left, so that keys have more places than one per layer, and in most of these
+    /// hardly anything is written, so that writes allow it. Whatever is said of heat may be wrong.
+    pub(crate) fn with_heat(self, heats: &mut SimRandom, allowed: FaultSet) -> Shape {
+        let chosen = allowed != FaultSet::ALL;
+        let on = chosen || heats.percent(50) && !self.faults.is_empty();
+        let kinds = allowed.kinds().filter(|kind| on && kind.is_of_heat());
+        let faults = kinds.fold(self.faults, FaultSet::with);
+        let busy = heats.pick(&[0, 1000]);
+        let reads = if busy > 0 && heats.percent(75) { 97 } else { self.traffic.reads };
+        let traffic = Traffic { reads, ..self.traffic.clone() };
+        Shape { faults, busy, traffic, ..self }
     }
 
     /// Whether others than DistCache write to storage.

@@ -107,6 +107,22 @@ fn storage_loses_its_newest_writes() {
     assert!(cases::alone() || rollbacks > 100 && hits > 1000, "{reports:?}");
 }
 
+/// Keys get further places and lose them, whatever is said of how hot they are.
+#[test]
+fn places_come_and_go() {
+    let kinds =
+        [FaultKind::Heat, FaultKind::Loss, FaultKind::Resize, FaultKind::CrashNode, FaultKind::Replace];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    let reports: Vec<SimReport> = cases::seeds(24).map(|case| run(case.seed, 30, kinds)).collect();
+    let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
+    let struck: u64 = reports.iter().filter_map(|report| report.faults.get("heat")).sum();
+    let (raises, lowerings) = (sum("raises"), sum("lowerings"));
+    assert!(
+        cases::alone() || raises > 80 && lowerings > 40 && struck > 25,
+        "{raises}, {lowerings}, {struck}"
+    );
+}
+
 /// A write of others was taken for the report of an own one, which a read on its way had been thought to bring.
 #[test]
 fn others_writes_are_no_echoes() {

@@ -17,6 +17,8 @@ impl Cluster {
             let statistics = shim.statistics();
             self.watch.invalidations += statistics.invalidated_copies;
             self.watch.foreign_writes += statistics.foreign_writes;
+            self.watch.raises += statistics.raises;
+            self.watch.lowerings += statistics.lowerings;
         } else if let Some(router) = self.hosts[host].router() {
             self.watch.breakers += router.statistics().breakers_opened;
         }

@@ -1,6 +1,7 @@
 //! What goes wrong, when, and for how long. Not how machines take it.
 
 mod confused;
+mod heat;
 
 use protocol::controller::StoredMap;
 use protocol::node;
@@ -66,15 +67,11 @@ impl Cluster {
                 true
             }
             FaultKind::Confused => self.confuse(),
+            FaultKind::Heat => self.talk_of_heat(),
             FaultKind::Reload => self.reload(),
             FaultKind::Purge => self.purge(),
             FaultKind::Barrier => self.flush(),
-            FaultKind::Remap => {
-                let host = self.random_of(self.nodes());
-                let until = self.world.now() + self.registry.remap_max();
-                self.storms.silence(host, until);
-                true
-            }
+            FaultKind::Remap => self.silence(),
             FaultKind::Resize => self.resize(),
             FaultKind::ControllerLost => {
                 self.registry.lost_until = self.world.soon(5_000_000);
@@ -134,6 +131,14 @@ impl Cluster {
             }
             other => unreachable!("{other:?} is no fault of storage"),
         }
+    }
+
+    /// Controllers do not hear of a node for so long that they give its partition to others.
+    fn silence(&mut self) -> bool {
+        let host = self.random_of(self.nodes());
+        let until = self.world.now() + self.registry.remap_max();
+        self.storms.silence(host, until);
+        true
     }
 
     /// One controller does not reach the store for a while.

@@ -39,6 +39,9 @@ pub(crate) struct WatchChecker {
     pub(crate) reports: u64,
     /// Writes that shims have found to be others' in mode `strict`.
     pub(crate) foreign_writes: u64,
+    /// How often keys got more places than before, and fewer.
+    pub(crate) raises: u64,
+    pub(crate) lowerings: u64,
     /// Replies that clients kept, and what they heard of changes.
     pub(crate) kept: u64,
     pub(crate) pushes: u64,

@@ -18,6 +18,8 @@ pub(crate) struct Layout {
     pub(crate) lease_ms: u64,
     pub(crate) objects_max: usize,
     pub(crate) routing: &'static str,
+    /// Further keys of all nodes.
+    pub(crate) node_keys: String,
     /// Further keys of all controllers.
     pub(crate) controller_keys: String,
     /// What clients of the routers speak.
@@ -42,6 +44,7 @@ impl Layout {
             lease_ms: 1000,
             objects_max: 1000,
             routing: "learned",
+            node_keys: String::new(),
             controller_keys: String::new(),
             protocol: "redis",
             router_keys: String::new(),
@@ -96,12 +99,13 @@ impl Layout {
         let objects = self.objects_max;
         for rack in 0..self.racks {
             writeln!(out, "[[node]]\nid = \"leaf-{rack}\"\nlayer = \"leaf\"\nrack = \"r{rack}\"")?;
-            writeln!(out, "listen = \"{}\"\nobjects_max = {objects}", loopback())?;
+            writeln!(out, "listen = \"{}\"\nobjects_max = {objects}\n{}", loopback(), self.node_keys)?;
         }
         for spine in 0..self.spines {
             let socket = directory.join(&format!("spine-{spine}.sock"));
             writeln!(out, "[[node]]\nid = \"spine-{spine}\"\nlayer = \"spine\"")?;
             writeln!(out, "listen = \"unix://{}\"\nobjects_max = {objects}", socket.display())?;
+            writeln!(out, "{}", self.node_keys)?;
         }
         for (shim, storage) in self.storage.iter().enumerate() {
             let rack = shim % self.racks;
