@@ -17,6 +17,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 #[derive(Default)]
 struct MeterTotals {
     hits: AtomicU64,
+    raises: AtomicU64,
     copies_during_faults: AtomicU64,
     fault: AtomicBool,
     stop: AtomicBool,
@@ -30,6 +31,8 @@ pub(super) struct Meter {
 
 pub(super) struct MeterReading {
     pub(super) hits: u64,
+    /// How often keys got more places than they had.
+    pub(super) raises: u64,
     /// Copies that writes invalidated while something was wrong.
     pub(super) copies_during_faults: u64,
 }
@@ -45,6 +48,7 @@ impl Meter {
                 std::thread::sleep(PERIOD);
                 let Ok(status) = ask::json(controller, "/v1/status") else { continue };
                 shared.hits.fetch_add(counters.growth(&status["nodes"], "hits_total"), Relaxed);
+                shared.raises.fetch_add(counters.growth(&status["shims"], "raises_total"), Relaxed);
                 let copies = counters.growth(&status["shims"], "invalidated_copies_total");
                 // Only what certainly lies within a fault.
                 let still = shared.fault.load(Relaxed);
@@ -66,6 +70,7 @@ impl Meter {
         let _ = self.thread.join();
         MeterReading {
             hits: self.totals.hits.load(Relaxed),
+            raises: self.totals.raises.load(Relaxed),
             copies_during_faults: self.totals.copies_during_faults.load(Relaxed),
         }
     }

@@ -57,15 +57,20 @@ struct JepsenShape {
     /// A router gives up on a node that is silent for longer than a tenth of a second: with the short lease a node
     /// has requests to answer when its lease has run out.
     lease_ms: u64,
+    /// Nodes can do so little, and so little is written, that keys have more places than one per layer.
+    hot: bool,
 }
 
 /// Shapes that take turns.
-const SHAPES: [JepsenShape; 4] = [
-    JepsenShape { routing: "learned", layers: 2, lease_ms: 500 },
-    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100 },
-    JepsenShape { routing: "learned", layers: 3, lease_ms: 300 },
-    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50 },
+const SHAPES: [JepsenShape; 5] = [
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 500, hot: false },
+    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100, hot: false },
+    JepsenShape { routing: "learned", layers: 3, lease_ms: 300, hot: false },
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 300, hot: true },
+    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50, hot: false },
 ];
+/// What a node does in a second, where keys are to be too hot for two: so little that they live for seconds.
+const HOT_RATE_MAX: u64 = 100;
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults, and a round of every
 /// shape.
@@ -225,6 +230,7 @@ impl JepsenRound<'_> {
         drop(shared.keys);
         *report.storages.entry(arguments::storage_name(self.storage)).or_default() += 1;
         report.add(took, layers, &shared.counts, &reading, judge.finish()?);
+        report.add_heat(self.shape.hot, reading.raises);
         Ok(())
     }
 
@@ -248,7 +254,7 @@ impl JepsenRound<'_> {
     }
 
     fn layout(&self) -> Layout {
-        let JepsenShape { routing, layers, lease_ms } = self.shape;
+        let JepsenShape { routing, layers, lease_ms, hot } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
         let layers = match layers {
             1 => vec![Layer::spines(3)],
@@ -265,6 +271,7 @@ impl JepsenRound<'_> {
             },
             routers: 2,
             objects_max: 500,
+            node_rate_max: if hot { HOT_RATE_MAX } else { 0 },
             cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),
             controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
             // A key is hot at once, and comes back soon after too many writes.
@@ -281,9 +288,12 @@ impl JepsenRound<'_> {
         cluster: &ProcessCluster,
         shared: &Arc<ClientsShared>,
     ) -> anyhow::Result<Vec<JoinHandle<()>>> {
-        let distribution = Distribution::Zipf(0.8);
+        let (distribution, write_ratio) = match self.shape.hot {
+            true => (Distribution::Zipf(1.5), 0.02),
+            false => (Distribution::Zipf(0.8), 0.2),
+        };
         let keys = PLACES as u64;
-        let workload = Workload { keys, distribution, write_ratio: 0.2, value_bytes: 8, seed: self.seed };
+        let workload = Workload { keys, distribution, write_ratio, value_bytes: 8, seed: self.seed };
         let routers = cluster.ids(LayoutRole::Router);
         let mut clients = Vec::new();
         for number in 0..self.arguments.clients {

@@ -54,6 +54,9 @@ pub(super) struct JepsenReport {
     pub(super) found: Vec<JepsenViolation>,
     #[serde(skip)]
     pub(super) disagreements: Vec<String>,
+    /// Rounds in which keys were to be too hot for their nodes, and how often keys got more places than they had.
+    rounds_hot: u64,
+    raises: u64,
     #[serde(skip)]
     hits: u64,
 }
@@ -97,6 +100,12 @@ impl JepsenReport {
         self.disagreements.extend(findings.disagreements);
     }
 
+    /// A round is over, in which keys were to be too hot for their nodes or not.
+    pub(super) fn add_heat(&mut self, hot: bool, raises: u64) {
+        self.rounds_hot += u64::from(hot);
+        self.raises += raises;
+    }
+
     pub(super) fn add_faults(&mut self, counts: &BTreeMap<&'static str, u64>, harm: Harm) {
         for (name, count) in counts {
             *self.faults.entry(name).or_default() += count;
@@ -126,6 +135,9 @@ impl JepsenReport {
             self.not_counted
                 .push("no transaction, none behind WATCH or no script was among the writes".to_owned());
         }
+        if self.rounds_hot > 0 && self.raises == 0 {
+            self.not_counted.push("no key ever had more places than one per layer".to_owned());
+        }
         if self.histories_undecided * 100 > self.histories {
             let undecided = self.histories_undecided;
             self.not_counted.push(format!("{undecided} histories were too entangled to be checked"));
@@ -137,6 +149,7 @@ impl JepsenReport {
             "{} operations in {:.0} s, {:.0} a second, {} rounds: {} reads, {} writes, {} unknown, {} refused\n\
              among the writes: {} transactions, {} behind WATCH, {} scripts\n\
              {:.1} % of the reads were hits; {} writes met cached keys during faults; longest write {:.0} ms\n\
+             keys got further places {} times, in {} rounds with hot keys\n\
              {} histories with {} operations checked twice: {} violations, {} undecided\n",
             self.operations,
             self.seconds,
@@ -152,6 +165,8 @@ impl JepsenReport {
             self.hit_ratio * 100.0,
             self.cached_writes_during_faults,
             self.longest_write_ms,
+            self.raises,
+            self.rounds_hot,
             self.histories,
             self.operations_checked,
             self.violations,
