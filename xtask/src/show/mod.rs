@@ -3,6 +3,7 @@
 
 mod client;
 mod coalesce;
+mod elastic;
 mod fig11;
 mod finding;
 mod flash;
@@ -33,6 +34,7 @@ Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--times N] 
   loss       reads at half load while a node is killed and comes back
   fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry
+  elastic    one key and Zipf 1.2 on 8 and 16 nodes with a rate: how much is served and how soon, writes, copies afterwards
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
   flash      caches on flash: kill -9 at random points, damage to their files, start-up with 10 GiB
   hostile    clients that flood, stall, lie and hoard, beside clients that behave
@@ -79,6 +81,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         "overload" => overload::show,
         "soak" => soak::show,
         "coalesce" => coalesce::show,
+        "elastic" => elastic::show,
         "flash" => flash::show,
         "safety" => safety::show,
         "hostile" => hostile::show,

@@ -9,7 +9,7 @@ use crate::cluster::{Layer, Layout, ProcessCluster};
 
 /// Skewed, as caches see it; the nodes hold the hot tenth.
 pub(super) const WORKLOAD: [&str; 4] = ["--keys", "10000", "--dist", "zipf:0.99"];
-const OBJECTS_MAX: usize = 250;
+pub(super) const OBJECTS_MAX: usize = 250;
 /// An open loop must be able to have all its requests in flight, or it would become a closed one.
 pub(super) const OPEN: [&str; 5] = ["--connections", "128", "--pipeline", "256", "--no-load"];
 /// While the nodes find the hot keys.
