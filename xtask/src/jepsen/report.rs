@@ -100,7 +100,7 @@ impl JepsenReport {
         self.disagreements.extend(findings.disagreements);
     }
 
-    /// A round is over, in which keys were to be too hot for their nodes or not.
+    /// A round is over, in which keys should have become too hot for their nodes or not.
     pub(super) fn add_heat(&mut self, hot: bool, raises: u64) {
         self.rounds_hot += u64::from(hot);
         self.raises += raises;
