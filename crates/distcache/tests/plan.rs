@@ -39,27 +39,37 @@ fn a_plan_has_the_fields_of_its_layers_and_limits() {
 
 #[test]
 fn every_number_stands_with_its_source() {
-    let text = succeeds("plan --servers 64 --racks 8 --server-rate 10000 --node-rate 80000");
-    let (warnings, lines): (Vec<&str>, Vec<&str>) =
-        text.lines().partition(|line| line.starts_with("warning: "));
-    assert!(warnings[0].contains("max p R <= T/2 does not hold. Give it 16 copies"), "{text}");
-    assert!(warnings[0].contains("does not place yet"), "{text}");
-    assert!(
-        text.contains("what limits it: object (study capacity --placement ring, mean of 3 seeds)"),
+    let line = "plan --servers 64 --racks 8 --server-rate 10000 --node-rate 80000";
+    let text = succeeds(&format!("{line} --dist adversary:1"));
+    let number = |name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap();
+        line[name.len()..].split_whitespace().next().unwrap().to_owned()
+    };
+    // A fifth of sixteen nodes' rate stays free.
+    assert_eq!(
+        (number("copies of the hottest"), number("throughput")),
+        ("16".into(), "1024000".into()),
         "{text}"
     );
     assert!(
-        text.contains("with elastic copies") && text.contains("this release does not place them"),
+        text.contains("what limits it: leaf (study capacity --placement ring, mean of 3 seeds)"),
         "{text}"
     );
+    assert!(!text.contains("warning") && !text.contains("this release"), "{text}");
+    let unknown = succeeds(line);
+    assert!(unknown.contains("what limits it: server (the servers' bound;"), "{unknown}");
+    assert!(unknown.contains("the worst asks for"), "{unknown}");
     // One node that carries everything: what it promises is the servers' bound, and two copies there cannot be.
     let alone = succeeds("plan --servers 64 --server-rate 10000 --node-rate 640000");
     assert!(alone.contains("what limits it: server (the servers' bound;"), "{alone}");
-    assert!(!alone.contains("seeds)") && !alone.contains("elastic"), "{alone}");
-    assert!(
-        lines.len() > 10 && lines[1..].iter().all(|line| line.contains('(') || line.contains(" x ")),
-        "{text}"
-    );
+    assert!(!alone.contains("seeds)") && !alone.contains("heat"), "{alone}");
+    for text in [&text, &unknown, &alone] {
+        let lines: Vec<&str> = text.lines().skip(1).filter(|line| !line.starts_with("warning: ")).collect();
+        assert!(
+            lines.len() > 8 && lines.iter().all(|line| line.contains('(') || line.contains(" x ")),
+            "{text}"
+        );
+    }
 }
 
 #[test]

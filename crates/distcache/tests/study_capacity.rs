@@ -18,8 +18,7 @@ fn json(arguments: &[&str]) -> serde_json::Value {
 #[test]
 fn json_has_the_fields_of_the_issue_and_the_same_numbers_each_time() {
     let first = json(&["--json", "--seeds", "3"]);
-    let fields =
-        "throughput throughput_min throughput_max ideal hit_ratio_leaf hit_ratio_spine distinct_objects";
+    let fields = "throughput throughput_min throughput_max ideal bound bound_share hit_ratio_leaf hit_ratio_spine distinct_objects";
     for field in fields.split(' ') {
         assert!(first[field].is_number(), "{field}");
     }
@@ -32,7 +31,9 @@ fn json_has_the_fields_of_the_issue_and_the_same_numbers_each_time() {
 #[test]
 fn elastic_copies_stand_beside_plain_ones_and_replication() {
     let elastic = json(&["--json", "--elastic", "--dist", "adversary:1"]);
-    assert_eq!(elastic["copies"], 8.0);
+    assert_eq!((&elastic["copies"], &elastic["degree_max"]), (&8.0.into(), &8.into()));
+    assert_eq!((&elastic["copies_extra"], &elastic["copies_extra_per_node"]), (&6.0.into(), &0.75.into()));
+    assert_eq!((&elastic["bound"], &elastic["bound_share"]), (&32.0.into(), &1.0.into()));
     let names: Vec<&str> = elastic["beside"]
         .as_array()
         .expect("a list")
@@ -43,6 +44,13 @@ fn elastic_copies_stand_beside_plain_ones_and_replication() {
     let text = study(&["--elastic", "--dist", "adversary:1"]).stdout;
     let text = String::from_utf8(text).expect("text");
     assert!(text.contains("throughput  32.0 without overload, 200.0 % of ideal"), "{text}");
+    assert!(
+        text.contains("bound       32.0 is what all nodes and servers together allow; 100.0 %"),
+        "{text}"
+    );
+    let copies =
+        "elastic     8 copies of the hottest object; 6 more in all than one in each layer, 0.75 per node";
+    assert!(text.contains(copies), "{text}");
     assert!(text.contains("replication-slots"), "{text}");
 }
 

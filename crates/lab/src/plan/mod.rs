@@ -78,7 +78,6 @@ struct PlanRow<'a> {
     warnings: &'a [String],
     racks: u32,
     target: f64,
-    throughput_elastic: f64,
     throughput_bound: f64,
     hottest_share: f64,
     object_bytes: u64,
@@ -135,7 +134,6 @@ fn row(plan: &ClusterPlan) -> PlanRow<'_> {
         warnings: &plan.warnings,
         racks: plan.shape.racks,
         target: plan.target,
-        throughput_elastic: plan.throughput_elastic,
         throughput_bound: plan.bound,
         hottest_share: plan.hottest,
         object_bytes: plan.object_bytes,
@@ -165,8 +163,14 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     let why =
         format!("15 MiB + objects x {} bytes (value, 80 of key, 256 of the node's own)", plan.object_bytes);
     line("memory of a node, MiB", format!("{:.1}", plan.memory_bytes as f64 / f64::from(1 << 20)), &why);
-    let why =
-        format!("of {:.2} % of the requests: T/2 for each copy (DistCache, theorem 1)", 100.0 * plan.hottest);
+    let hottest = 100.0 * plan.hottest;
+    let why = match plan.shape.layers.len() {
+        1 => format!("of {hottest:.2} % of the requests: the only node has it (Small Cache, section 4.1)"),
+        _ => format!(
+            "of {hottest:.2} % of the requests at that throughput: two for each T/2 of reads, rounded up to 3 x 2^n or 2^n \
+             (DistCache, theorem 1)"
+        ),
+    };
     line("copies of the hottest", plan.degree.to_string(), &why);
     line("servers together", format!("{:.0}", plan.target), "requests/s: servers x server rate");
     let source = if plan.is_bound {
@@ -178,15 +182,12 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
         };
         format!("study capacity --placement {placing}, mean of {SEEDS} seeds")
     };
-    let why = format!("requests/s with a copy in each layer; what limits it: {} ({source})", plan.limit);
+    let copies = if plan.shape.layers.len() == 1 { "a copy" } else { "copies as each object's heat takes" };
+    let why = format!("requests/s with {copies}; what limits it: {} ({source})", plan.limit);
     line("throughput", format!("{:.0}", plan.throughput), &why);
-    if plan.degree as usize > plan.shape.layers.len() {
-        let why = "requests/s, if each object has the copies it needs: this release does not place them (design, section 12)";
-        line("with elastic copies", format!("{:.0}", plan.throughput_elastic), why);
-    }
     let why = "requests/s from servers with equal parts, whatever is read (Small Cache, Eq. 12)";
     line("servers' bound", format!("{:.0}", plan.bound), why);
-    let why = "1 / (1 + D x copies), D = 1: a copy takes 1 - W off its server and adds W D for each";
+    let why = "1 / (1 + D x layers), D = 1: copies take 1 - W off a server and add W D each; further ones answer 4 reads per write";
     line("writes at most, %", format!("{:.1}", 100.0 * plan.write_ratio_max), why);
     if let Some(x) = plan.worst_x {
         line("the worst asks for", x.to_string(), "keys at one rate (Small Cache, section 4.2)");

@@ -70,7 +70,8 @@ pub(crate) struct CapacityArguments {
     #[arg(long, value_name = "M", value_enum, default_value_t = MetricName::Saturation)]
     metric: MetricName,
 
-    /// Offered requests/s, in the servers' unit [default: what all servers can serve together] (R; section 3.2)
+    /// Offered requests/s, in the servers' unit [default: what all servers can serve together] (R; section 3.2); elastic copies are
+    /// for this rate
     #[arg(long, value_name = "RATE")]
     offered: Option<f64>,
 
@@ -94,7 +95,8 @@ pub(crate) struct CapacityArguments {
     #[arg(long)]
     remap: bool,
 
-    /// The hottest objects have as many copies as keep each at half a node's rate (beyond the paper; theorem 1)
+    /// An object has two copies for each half of a node that it takes, at the rate that comes out or at --offered, as the product
+    /// places them (beyond the paper; theorem 1)
     #[arg(long)]
     elastic: bool,
 
@@ -158,11 +160,16 @@ struct CapacityRow {
     throughput_min: f64,
     throughput_max: f64,
     ideal: f64,
+    /// What all nodes and servers together allow, and how much of it comes out.
+    bound: f64,
+    bound_share: f64,
     binding: &'static str,
     hit_ratio_leaf: f64,
     hit_ratio_spine: f64,
     distinct_objects: f64,
     copies: f64,
+    copies_extra: f64,
+    copies_extra_per_node: f64,
     degree_max: u32,
     write_cost: f64,
     /// For elastic copies: plain DistCache and CacheReplication with the same load.
@@ -198,7 +205,7 @@ pub(crate) fn run(arguments: &CapacityArguments) -> anyhow::Result<()> {
         }
     }
     if arguments.json {
-        return print_json(&row(&outcome, beside));
+        return print_json(&row(&model, &outcome, beside));
     }
     print_outcome(arguments, &model, &outcome, &beside);
     Ok(())
@@ -252,17 +259,21 @@ fn model(arguments: &CapacityArguments) -> CapacityModel {
     }
 }
 
-fn row(outcome: &CapacityOutcome, beside: Vec<Beside>) -> CapacityRow {
+fn row(model: &CapacityModel, outcome: &CapacityOutcome, beside: Vec<Beside>) -> CapacityRow {
     CapacityRow {
         throughput: outcome.throughput,
         throughput_min: outcome.throughput_min,
         throughput_max: outcome.throughput_max,
         ideal: outcome.ideal,
+        bound: outcome.bound,
+        bound_share: outcome.throughput / outcome.bound,
         binding: outcome.binding.name(),
         hit_ratio_leaf: outcome.hit_ratio_leaf,
         hit_ratio_spine: outcome.hit_ratio_spine,
         distinct_objects: outcome.distinct_objects,
         copies: outcome.copies,
+        copies_extra: outcome.copies_extra,
+        copies_extra_per_node: outcome.copies_extra / f64::from(model.nodes_live()),
         degree_max: outcome.degree_max,
         write_cost: outcome.write_cost,
         beside,
@@ -303,6 +314,13 @@ fn print_outcome(
         outcome.throughput_max,
         model.seeds
     ));
+    if model.elastic {
+        print(&format!(
+            "bound       {:.1} is what all nodes and servers together allow; {:.1} % of it comes out",
+            outcome.bound,
+            100.0 * outcome.throughput / outcome.bound
+        ));
+    }
     print(&format!("limit       {}", outcome.binding));
     print(&format!(
         "hit ratio   leaves {:.1} %, spines {:.1} %",
@@ -313,6 +331,14 @@ fn print_outcome(
         "cached      {:.0} objects in {:.0} copies, at most {} of one",
         outcome.distinct_objects, outcome.copies, outcome.degree_max
     ));
+    if model.elastic {
+        print(&format!(
+            "elastic     {} copies of the hottest object; {:.0} more in all than one in each layer, {:.2} per node",
+            outcome.degree_max,
+            outcome.copies_extra,
+            outcome.copies_extra / f64::from(model.nodes_live())
+        ));
+    }
     print(&format!("a write     costs its server {:.3} requests in the mean", outcome.write_cost));
     if beside.is_empty() {
         return;

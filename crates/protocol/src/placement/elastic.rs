@@ -14,6 +14,9 @@ use super::{Placement, Secret};
 const STEP_MAX: u8 = 31;
 /// Precision of a hash as a fraction.
 const FRACTION_BITS: u32 = 53;
+/// Reads that a copy has to answer for each time that it is invalidated. With fewer it costs the shim, two messages a write, about
+/// what it spares it; with more, keys that are written now and then stay too hot for their nodes.
+const HITS_PER_INVALIDATION: f64 = 4.0;
 
 /// Says which of two nodes a key prefers: rendezvous hashing with weights.
 #[derive(Clone, Debug)]
@@ -34,6 +37,46 @@ impl Rendezvous {
         let fraction = (hash as f64 + 0.5) / (1u64 << FRACTION_BITS) as f64;
         -capacity / fraction.ln()
     }
+
+    /// So many numbers of nodes, each with its capacity, that the key prefers to all others, in its order.
+    pub fn order(&self, digest: Digest, nodes: impl Iterator<Item = (u32, f64)>, count: usize) -> Vec<u32> {
+        let mut nodes: Vec<(f64, u32)> =
+            nodes.map(|(node, capacity)| (self.score(digest, node, capacity), node)).collect();
+        let order = |a: &(f64, u32), b: &(f64, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if count < nodes.len() {
+            nodes.select_nth_unstable_by(count, order);
+            nodes.truncate(count);
+        }
+        nodes.sort_unstable_by(order);
+        nodes.into_iter().map(|(_, node)| node).collect()
+    }
+}
+
+/// What a key asks of all nodes together.
+#[derive(Clone, Copy, Debug)]
+pub struct Demand {
+    /// How many nodes it would keep busy with nothing else.
+    pub nodes: f64,
+    /// Reads that its copies answer, and invalidations of each of them, in any one unit of time.
+    pub hits: f64,
+    pub invalidations: f64,
+}
+
+impl Demand {
+    /// The step for it, as far as its writes and `copies_max` allow, where the base has a place in each of `layers`.
+    pub fn degree(&self, layers: usize, copies_max: usize) -> Degree {
+        let allowed = self.copies_paid_for().min(copies_max);
+        degree_for(places_needed(self.nodes), layers).min(degree_within(allowed, layers))
+    }
+
+    /// How many copies answer enough reads for each of their invalidations.
+    fn copies_paid_for(&self) -> usize {
+        if self.invalidations == 0.0 {
+            return usize::MAX;
+        }
+        // Of floats, `as` keeps to the range of the target.
+        (self.hits / (HITS_PER_INVALIDATION * self.invalidations)) as usize
+    }
 }
 
 impl Placement {
@@ -42,13 +85,10 @@ impl Placement {
     pub fn preferences(&self, key: &Key) -> Vec<NodeId> {
         let mut preferences: Vec<NodeId> = self.places(key).into_iter().flatten().collect();
         let nodes = self.map.layers.iter().flat_map(|layer| &layer.nodes);
-        let others = nodes.filter(|node| node.is_up() && !preferences.contains(&node.id)).map(|node| {
-            let capacity = f64::from(node.capacity) * f64::from(node.share);
-            (self.rendezvous.score(key.digest, node.id.0.into(), capacity), node.id)
-        });
-        let mut others: Vec<(f64, NodeId)> = others.collect();
-        others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        preferences.extend(others.into_iter().map(|(_, node)| node));
+        let others = nodes.filter(|node| node.is_up() && !preferences.contains(&node.id));
+        let others = others.map(|node| (node.id.0.into(), f64::from(node.capacity) * f64::from(node.share)));
+        let others = self.rendezvous.order(key.digest, others, usize::MAX);
+        preferences.extend(others.into_iter().map(|node| NodeId(node as u16)));
         preferences
     }
 
@@ -77,16 +117,17 @@ pub fn degree_for(places: usize, layers: usize) -> Degree {
 }
 
 /// The greatest step with no more than so many places.
-pub fn degree_within(places: usize, layers: usize) -> Degree {
+fn degree_within(places: usize, layers: usize) -> Degree {
     let mut steps = (1..=STEP_MAX).rev().map(Degree);
     let found = steps.find(|degree| places_of(*degree) <= places).unwrap_or_default();
     if places_of(found) > layers { found } else { Degree::BASE }
 }
 
-/// How many places a key needs that takes so much of the nodes, in thousandths of one node: two for each half of a node, and none
-/// but the base for the first half.
-pub fn places_needed(permille: u64) -> usize {
-    if permille <= 500 { 0 } else { 2 * (2 * permille).div_ceil(1000) as usize }
+/// How many places a key needs that would keep so many nodes busy: two for each half of a node, and none but the base for the
+/// first half.
+fn places_needed(nodes: f64) -> usize {
+    // Of floats, `as` keeps to the range of the target.
+    if nodes <= 0.5 { 0 } else { ((2.0 * nodes).ceil() as usize).saturating_mul(2) }
 }
 
 #[cfg(test)]
@@ -192,8 +233,32 @@ mod tests {
 
     #[test]
     fn two_places_for_each_half_of_a_node() {
-        let needed = [0, 500, 501, 1000, 1001, 16_000].map(places_needed);
+        let needed = [0.0, 0.5, 0.501, 1.0, 1.001, 16.0].map(places_needed);
         assert_eq!(needed, [0, 0, 4, 4, 6, 64]);
+        // Thousandths of a node, as the product counts, are exact where it matters.
+        for permille in (0..200_000u64).chain((200_000..70_000_000).step_by(333)) {
+            let due = if permille <= 500 { 0 } else { 2 * (2 * permille).div_ceil(1000) };
+            assert_eq!(places_needed(permille as f64 / 1000.0) as u64, due, "{permille}");
+        }
+        assert_eq!(places_needed(f64::INFINITY), usize::MAX);
+    }
+
+    #[test]
+    fn copies_answer_four_reads_for_each_invalidation() {
+        let check = |hits: f64, invalidations, copies_max, due| {
+            let degree = Demand { nodes: 4.0, hits, invalidations }.degree(2, copies_max);
+            assert_eq!(places_of(degree), due, "{hits} of {invalidations}, at most {copies_max}");
+        };
+        check(1000.0, 0.0, usize::MAX, 16);
+        check(1000.0, 10.0, usize::MAX, 16);
+        check(1000.0, 16.0, usize::MAX, 12);
+        check(48.0, 1.0, usize::MAX, 12);
+        check(47.9, 1.0, usize::MAX, 8);
+        check(12.0, 1.0, usize::MAX, 3);
+        check(11.9, 1.0, usize::MAX, 0);
+        check(0.0, 1.0, usize::MAX, 0);
+        check(1000.0, 0.0, 7, 6);
+        check(1000.0, 0.0, 1, 0);
     }
 
     /// The third place of many keys, by capacity.

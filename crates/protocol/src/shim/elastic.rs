@@ -13,7 +13,7 @@ use super::reads::own;
 use super::step::ShimStep;
 use crate::hash::KeyMap;
 use crate::placement::Placement;
-use crate::placement::elastic::{degree_for, degree_within, places_needed, places_of};
+use crate::placement::elastic::{Demand, degree_for, places_of};
 use crate::time::Time;
 
 /// Keys that are watched at a time. A node tells of eight at most that are not elastic yet.
@@ -24,8 +24,6 @@ const PERMILLE_MIN: u32 = 125;
 const REPORT_LIFE: Duration = Duration::from_millis(2_200);
 /// A key gets fewer places only after it has needed fewer for this long, so that what comes and goes moves nothing.
 const HOLD: Duration = Duration::from_secs(10);
-/// Reads that a copy has to answer for each time that it is invalidated.
-const HITS_PER_INVALIDATION: u64 = 4;
 const SECOND: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Debug, Default)]
@@ -127,11 +125,12 @@ impl ElasticKey {
     /// The step for a key that takes so much, as far as its writes and `copies_max` allow.
     fn wanted(&self, taken: u64, layers: usize, copies_max: usize) -> Degree {
         let hits: u64 = self.reports.iter().map(|report| u64::from(report.hits)).sum();
-        let by_writes = match self.invalidations.value() {
-            0 => usize::MAX,
-            invalidations => (hits / (HITS_PER_INVALIDATION * invalidations)) as usize,
+        let demand = Demand {
+            nodes: taken as f64 / 1000.0,
+            hits: hits as f64,
+            invalidations: self.invalidations.value() as f64,
         };
-        degree_for(places_needed(taken), layers).min(degree_within(by_writes.min(copies_max), layers))
+        demand.degree(layers, copies_max)
     }
 }
 

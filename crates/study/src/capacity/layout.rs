@@ -1,5 +1,6 @@
 //! What one seed caches where, and how popular the rest is on each server. Not how reads are divided among copies.
 
+use super::elastic::{BASE, ElasticDegrees};
 use super::places::CapacityPlaces;
 use super::{Accounting, CapacityMetric, CapacityModel, CoherenceUnit, Mechanism, tail};
 use crate::Popularity;
@@ -24,6 +25,8 @@ pub struct CopyLayout {
     pub write_cost: Vec<f64>,
     /// Live ones.
     pub copies: u64,
+    /// What of these is besides an elastic object's leaf and spine.
+    pub copies_extra: u64,
     /// Most copies of an object.
     pub degree_max: u32,
     places: Vec<u32>,
@@ -46,6 +49,8 @@ struct Copies {
     spines: u32,
     /// On failed spines; a write does not reach them.
     failed: u32,
+    /// Besides its leaf and its spine.
+    extra: u32,
     /// Where it may be read.
     places: Vec<u32>,
     lost: f64,
@@ -64,7 +69,7 @@ impl CopyLayout {
         model: &CapacityModel,
         popularity: &Popularity,
         places: &CapacityPlaces,
-        seed: u64,
+        degrees: &ElasticDegrees,
         listed: u64,
     ) -> CopyLayout {
         let servers = model.servers() as usize;
@@ -75,6 +80,7 @@ impl CopyLayout {
             cached: vec![0.0; servers],
             write_cost: vec![0.0; servers],
             copies: 0,
+            copies_extra: 0,
             degree_max: 0,
             places: Vec::new(),
         };
@@ -84,14 +90,14 @@ impl CopyLayout {
         while rank < popularity.objects() && (rank < listed || rank < replicated || slots.left > 0) {
             let (share, server) = (popularity.of(rank), places.server(rank));
             if rank < replicated || slots.left > 0 {
-                let copies = slots.fill(model, places, rank, share, server);
+                let copies = slots.fill(model, places, rank, server, degrees.of(share));
                 layout.push(model, share, server, &copies);
             } else {
                 layout.uncached[server as usize] += share;
             }
             rank += 1;
         }
-        let rest = tail::spread(popularity, rank, &places.parts(), seed);
+        let rest = tail::spread(popularity, rank, &places.parts(), places.seed);
         layout.uncached.iter_mut().zip(rest).for_each(|(share, rest)| *share += rest);
         layout
     }
@@ -109,6 +115,7 @@ impl CopyLayout {
         self.cached[server as usize] += share;
         self.write_cost[server as usize] += share * (1.0 + model.coherence_cost * f64::from(visits));
         self.copies += u64::from(live);
+        self.copies_extra += u64::from(copies.extra);
         self.degree_max = self.degree_max.max(live);
         let start = self.places.len() as u32;
         self.places.extend_from_slice(&copies.places);
@@ -210,8 +217,8 @@ impl FreeSlots {
         model: &CapacityModel,
         places: &CapacityPlaces,
         rank: u64,
-        share: f64,
         server: u32,
+        degree: u32,
     ) -> Copies {
         let leaf = server / model.servers_per_rack;
         let mut copies = Copies::default();
@@ -232,10 +239,10 @@ impl FreeSlots {
                 if self.take(model.racks + spine) {
                     copies.push_spine(model, spine);
                 }
-                let further = degree(model, share).saturating_sub(2);
+                let further = (degree - BASE) as usize;
                 for node in if further > 0 { places.further(rank, leaf, spine, further) } else { vec![] } {
                     if self.take(node) {
-                        copies.push(model, node);
+                        copies.push_further(model, node);
                     }
                 }
             }
@@ -252,11 +259,11 @@ impl FreeSlots {
 }
 
 impl Copies {
-    fn push(&mut self, model: &CapacityModel, node: u32) {
-        if node >= model.racks {
-            return self.push_spine(model, node - model.racks);
-        }
-        self.leaves += 1;
+    /// One of an elastic object, in a live node.
+    fn push_further(&mut self, model: &CapacityModel, node: u32) {
+        let layer = if node < model.racks { &mut self.leaves } else { &mut self.spines };
+        *layer += 1;
+        self.extra += 1;
         self.places.push(node);
     }
 
@@ -276,15 +283,4 @@ impl Copies {
         }
         self.lost = if self.failed > 0 { 1.0 } else { 0.0 };
     }
-}
-
-/// Elastic copies: how many places keep each at half a node's throughput (theorem 1's condition).
-fn degree(model: &CapacityModel, share: f64) -> u32 {
-    if !model.elastic {
-        return 2;
-    }
-    let reads = share * (1.0 - model.write_ratio) * model.target();
-    let half = model.leaf_rate.min(model.spine_rate) / 2.0;
-    // Of floats, `as` keeps to the range of the target.
-    ((reads / half).ceil() as u32).max(2)
 }

@@ -17,10 +17,14 @@
 //! - Goodput: misses and writes pass a full leaf before hits do, because hits can go to a spine; the rest is a
 //!   maximum flow. Servers drop in proportion. What binds is still what binds at saturation.
 //! - Hit ratios are those of one of the best ways to route, of which there are many.
-//! - With elastic copies, the hottest objects have as many places as keep each at half a node's throughput when the
-//!   offered rate (or the ideal one) is served, which is the theorem's condition: those of the paper, and then further
-//!   independent hashes into the layers in turn.
+//! - With elastic copies, an object that takes more than half of a node has two places for each half, which is the theorem's
+//!   condition, at the rate that comes out (or at the offered one): those of the paper, and then other nodes that are up in the
+//!   product's order of preference. Their number is the next step of the product's ladder, not the least that would do: it is
+//!   what a cluster has, at most half more places than needed. Like the product's, copies are no more than a fourth of their
+//!   reads per write. All nodes are alike to the rule, with the rate of the slower layer.
+//! - The bound is what all nodes could serve of the reads that go to them, or all servers of the rest, if all were equally full.
 
+mod elastic;
 mod goodput;
 mod layout;
 mod outcome;
@@ -103,7 +107,7 @@ pub struct CapacityModel {
     pub mechanism: Mechanism,
     pub accounting: Accounting,
     pub metric: CapacityMetric,
-    /// For goodput, and for the number of elastic copies; ideal if there is none.
+    /// For goodput, ideal if there is none, and for the number of elastic copies.
     pub offered: Option<f64>,
     /// The share of all requests that write.
     pub write_ratio: f64,
@@ -187,6 +191,16 @@ impl CapacityModel {
         self.spines - self.failed_spines
     }
 
+    pub fn nodes_live(&self) -> u32 {
+        self.racks + self.spines_live()
+    }
+
+    /// What all nodes that are up and all servers can serve, if every request takes one of them.
+    fn capacity(&self) -> f64 {
+        let nodes = f64::from(self.racks) * self.leaf_rate + f64::from(self.spines_live()) * self.spine_rate;
+        nodes + self.ideal()
+    }
+
     /// The means over all seeds.
     pub fn evaluate(&self) -> Result<CapacityOutcome, CapacityError> {
         self.check()?;
@@ -203,15 +217,13 @@ impl CapacityModel {
     /// Where one seed puts the objects, and what is cached then.
     pub fn layout(&self, popularity: &Popularity, seed: u64) -> Result<CopyLayout, CapacityError> {
         self.check()?;
-        let places = CapacityPlaces::new(self, seed)?;
-        Ok(CopyLayout::new(self, popularity, &places, seed, layout::listed(self)))
+        Ok(elastic::settle(self, popularity, &CapacityPlaces::new(self, seed)?).0)
     }
 
     /// One seed alone.
     pub fn run(&self, popularity: &Popularity, seed: u64) -> Result<SeedOutcome, CapacityError> {
-        let layout = self.layout(popularity, seed)?;
-        let saturated = CapacityModel { metric: CapacityMetric::Saturation, ..self.clone() };
-        let outcome = saturation::saturate(&saturated, &layout);
+        self.check()?;
+        let (layout, outcome) = elastic::settle(self, popularity, &CapacityPlaces::new(self, seed)?);
         Ok(match self.metric {
             CapacityMetric::Saturation => outcome,
             CapacityMetric::Goodput => goodput::get_through(self, &layout, outcome),

@@ -1,22 +1,19 @@
-//! Where objects are, by the product's own hash functions and rings: server, spine and elastic places. Never what is
+//! Where objects are, by the product's own hash functions and rings: server, spine and further places. Never what is
 //! cached there.
 
 use bytes::Bytes;
+use protocol::placement::elastic::Rendezvous;
 use protocol::placement::{Functions, Placement, Secret};
 use trace::key_name;
 use wire::{
-    ClusterMap, Digest, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
-    ShimMember,
+    ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
 
 use super::{CapacityError, CapacityModel, CapacityPlacing};
 
-/// The layers of the paper, and two functions that it has no name for: where a failed spine's objects go, and where
-/// elastic copies are.
-const LEAF: usize = 0;
+/// The spine layer of the paper, and a function that it has no name for: where a failed spine's objects go.
 const SPINE: usize = 1;
 const REMAPPED: usize = 2;
-const ELASTIC: usize = 3;
 
 /// Servers are numbered rack by rack; of the spines, the last ones have failed.
 pub(super) struct CapacityPlaces {
@@ -25,7 +22,10 @@ pub(super) struct CapacityPlaces {
     spines: u32,
     spines_live: u32,
     remap: bool,
+    /// Where all random numbers come from.
+    pub(super) seed: u64,
     functions: Functions,
+    rendezvous: Rendezvous,
     rings: Option<Placement>,
 }
 
@@ -42,7 +42,9 @@ impl CapacityPlaces {
             spines: model.spines,
             spines_live: model.spines_live(),
             remap: model.remap,
-            functions: Functions::new(secret, ELASTIC + 1),
+            seed,
+            functions: Functions::new(secret, REMAPPED + 1),
+            rendezvous: Rendezvous::new(secret),
             rings,
         })
     }
@@ -77,35 +79,18 @@ impl CapacityPlaces {
         spine
     }
 
-    /// Distinct live nodes besides the two of the paper, up to `count`, from both layers in turn: leaves are numbered
-    /// before spines.
-    pub(super) fn further(&self, rank: u64, leaf: u32, spine: u32, count: u32) -> Vec<u32> {
-        let digest = self.functions.digest(0, &key_name(rank));
-        let mut taken = vec![false; (self.racks + self.spines) as usize];
-        taken[leaf as usize] = true;
-        taken[(self.racks + spine) as usize] = true;
-        let spine_lives = u32::from(spine < self.spines_live);
-        let mut left = [self.racks - 1, self.spines_live - spine_lives];
-        let mut places = Vec::new();
-        let mut draw = 0u128;
-        let mut layer = SPINE;
-        while places.len() < count as usize && left != [0, 0] {
-            layer = if left[1 - layer] > 0 { 1 - layer } else { layer };
-            loop {
-                draw += 1;
-                let position = self.functions.layer(ELASTIC, Digest(digest.0.wrapping_add(draw)));
-                let node = match layer {
-                    LEAF => share(position, self.racks),
-                    _ => self.racks + share(position, self.spines_live),
-                };
-                if !std::mem::replace(&mut taken[node as usize], true) {
-                    places.push(node);
-                    break;
-                }
-            }
-            left[layer] -= 1;
+    /// Up to so many live nodes besides its leaf and its spine, in its order of preference: leaves are numbered before spines.
+    pub(super) fn further(&self, rank: u64, leaf: u32, spine: u32, count: usize) -> Vec<u32> {
+        let name = key_name(rank);
+        let is_further = |node: &u32| {
+            *node < self.racks + self.spines_live && *node != leaf && *node != self.racks + spine
+        };
+        if let Some(placement) = &self.rings {
+            let nodes = placement.preferences(&placement.key(0, Bytes::copy_from_slice(&name)));
+            return nodes.into_iter().map(|node| u32::from(node.0)).filter(is_further).take(count).collect();
         }
-        places
+        let nodes = (0..self.racks + self.spines_live).filter(is_further);
+        self.rendezvous.order(self.functions.digest(0, &name), nodes.map(|node| (node, 1.0)), count)
     }
 }
 
@@ -184,15 +169,41 @@ mod tests {
     }
 
     #[test]
-    fn further_places_are_distinct_live_and_from_both_layers() {
+    fn further_places_are_all_other_live_nodes_in_any_order() {
         let places = CapacityPlaces::new(&CapacityModel { failed_spines: 1, ..model() }, 3).unwrap();
-        let four = places.further(9, 2, 1, 4);
-        assert_eq!(four.iter().filter(|place| **place < 7).count(), 2);
-        let mut all = places.further(9, 2, 1, 1000);
-        assert_eq!(all[..4], four);
-        all.sort_unstable();
-        assert_eq!(all, [0, 1, 3, 4, 5, 6, 7, 9, 10]);
-        assert_eq!(places.further(9, 2, 4, 1000).len(), 10);
+        let mut first = [0u32; 9];
+        for rank in 0..20_000 {
+            let mut all = places.further(rank, 2, 1, 1000);
+            assert_eq!(places.further(rank, 2, 1, 4), all[..4]);
+            first[all[0] as usize - usize::from(all[0] > 2) - usize::from(all[0] > 8)] += 1;
+            all.sort_unstable();
+            assert_eq!(all, [0, 1, 3, 4, 5, 6, 7, 9, 10]);
+        }
+        assert!(unevenness(&first) < 4.0, "{first:?}");
+        assert_eq!(places.further(9, 2, 4, 1000).len(), 10, "its own spine has failed");
+    }
+
+    /// Both ways of placing, with spines that have failed and with those that are gone from the map.
+    #[test]
+    fn further_places_are_the_product_s_preferences() {
+        for (failed_spines, remap) in [(0, false), (1, false), (1, true)] {
+            let model = CapacityModel { failed_spines, remap, ..model() };
+            let equal = CapacityPlaces::new(&model, 5).unwrap();
+            let rings = CapacityModel { placing: CapacityPlacing::Ring, ..model.clone() };
+            let rings = CapacityPlaces::new(&rings, 5).unwrap();
+            let placement =
+                Placement::new(Secret(5u128.to_be_bytes()), cluster_map(&model).unwrap()).unwrap();
+            for rank in 0..500 {
+                let key = placement.key(0, Bytes::copy_from_slice(&key_name(rank)));
+                let preferences = placement.preferences(&key);
+                let nodes: Vec<u32> = preferences.iter().map(|node| u32::from(node.0)).collect();
+                let (leaf, spine) = (nodes[0], nodes[1] - 7);
+                let due: Vec<u32> =
+                    nodes[2..].iter().copied().filter(|node| *node < 12 - failed_spines).collect();
+                assert_eq!(rings.further(rank, leaf, spine, 12), due);
+                assert_eq!(equal.further(rank, leaf, spine, 12), due, "whatever its spine is");
+            }
+        }
     }
 
     #[test]
@@ -204,7 +215,7 @@ mod tests {
         for rank in 0..2_000 {
             let key = placement.key(0, Bytes::copy_from_slice(&key_name(rank)));
             let due = placement.places(&key);
-            assert_eq!(u32::from(due[LEAF].unwrap().0), places.server(rank) / 3);
+            assert_eq!(u32::from(due[0].unwrap().0), places.server(rank) / 3);
             assert_eq!(u32::from(due[SPINE].unwrap().0), 7 + places.spine(rank));
             assert!(places.spine(rank) < 4);
         }

@@ -25,11 +25,21 @@ pub(super) fn saturate(model: &CapacityModel, layout: &CopyLayout) -> SeedOutcom
     }
     let (throughput, binding) = best;
     let mut outcome = describe(model, layout, throughput, binding);
+    outcome.bound = bound(model, layout, graph.rate());
     let loads = graph.max_flow(throughput * JUST_BELOW).loads;
     let hits = loads.iter().zip(transit.iter().chain(std::iter::repeat(&0.0)));
     let hits: Vec<f64> = hits.map(|(load, transit)| load - transit * throughput * JUST_BELOW).collect();
     set_hit_ratios(&mut outcome, model, &hits, throughput);
     outcome
+}
+
+/// What all nodes and all servers allow, if these and those are equally full; `asked` of the nodes, of one request.
+fn bound(model: &CapacityModel, layout: &CopyLayout, asked: f64) -> f64 {
+    let cost: f64 = layout.server_loads(model).iter().map(|load| load.1).sum();
+    let nodes: f64 = layout.capacities.iter().sum();
+    let spines = model.spine_rate * f64::from(model.spines_live());
+    let crossing = if crosses_spines(model) { spines } else { f64::INFINITY };
+    (model.ideal() / cost).min(nodes / asked).min(crossing)
 }
 
 /// The reads of every cached object and where they may go, of one request to the cluster.
@@ -68,11 +78,13 @@ pub(super) fn describe(
     let write_cost = layout.uncached.iter().chain(&layout.write_cost).sum();
     SeedOutcome {
         throughput,
+        bound: 0.0,
         binding,
         hit_ratio_leaf: 0.0,
         hit_ratio_spine: 0.0,
         distinct_objects: layout.objects.len() as u64,
         copies: layout.copies,
+        copies_extra: layout.copies_extra,
         degree_max: layout.degree_max.max(u32::from(model.mechanism != Mechanism::NoCache)),
         write_cost,
     }
@@ -98,7 +110,10 @@ fn binding(model: &CapacityModel, layout: &CopyLayout, scale: &FlowScale) -> Bot
     let capacity: f64 = scale.binding.iter().map(|node| layout.capacities[*node as usize]).sum();
     if let Some(object) = hottest {
         let rate = object.popularity * (1.0 - model.write_ratio) * scale.factor;
-        if layout.places(object).len() == scale.binding.len() && rate > capacity / 2.0 {
+        // An object with all nodes lacks nodes, not copies.
+        let places = layout.places(object).len();
+        let has_all = model.elastic && places == model.nodes_live() as usize;
+        if places == scale.binding.len() && rate > capacity / 2.0 && !has_all {
             return Bottleneck::Object;
         }
     }

@@ -69,6 +69,11 @@ impl Graph {
         self.network = None;
     }
 
+    /// All rates together.
+    pub fn rate(&self) -> f64 {
+        self.rates.iter().sum()
+    }
+
     /// The largest factor by which all rates can be multiplied and still be carried.
     pub fn max_scale(&mut self) -> FlowScale {
         let (capacities, network) = self.network();

@@ -61,9 +61,9 @@ pub struct ClusterPlan {
     pub target: f64,
     /// The share of the hottest object.
     pub hottest: f64,
-    /// Copies that the hottest object needs.
+    /// Copies that the hottest object has at that throughput: two for each half of a node that it takes, by the product's steps.
     pub degree: u32,
-    /// With one copy in each layer, placed as the product places them.
+    /// With as many copies of each object as its heat takes and its writes allow, placed as the product places them.
     pub throughput: f64,
     /// What keeps it from more: server, leaf, spine or object.
     pub limit: &'static str,
@@ -71,13 +71,12 @@ pub struct ClusterPlan {
     pub placing: CapacityPlacing,
     /// Whether that throughput is what Eq. 12 promises, because the model serves more of what it was tried with.
     pub is_bound: bool,
-    /// With as many copies of each object as its heat needs, which the product does not place yet.
-    pub throughput_elastic: f64,
     /// Small Cache's promise for servers alone, without writes (Eq. 12).
     pub bound: f64,
     /// Keys that the worst of the adversaries asks for, where the popularity is unknown.
     pub worst_x: Option<u64>,
-    /// Where more of the requests write, caching costs the servers more than it takes off them.
+    /// Where more of the requests write, a copy in each layer costs the servers more than it takes off them. Further copies end
+    /// before: each of them answers four reads per write.
     pub write_ratio_max: f64,
     pub warnings: Vec<String>,
 }
@@ -116,9 +115,7 @@ impl OperatorFacts {
         let shape = ClusterShape::new(&facts, objects)?;
         let hottest = popularity.of(0);
         let target = f64::from(facts.servers) * facts.server_rate;
-        let plain = facts.served(&shape, &popularity, false)?;
-        let elastic = facts.served(&shape, &popularity, true)?;
-        let degree = facts.degree(&shape, hottest * target, elastic.degree_max);
+        let served = facts.served(&shape, &popularity)?;
         let object_bytes = OBJECT_OVERHEAD_BYTES + KEY_BYTES + facts.value_bytes;
         let objects_most = shape.layers.iter().map(|layer| layer.objects_per_node).max().unwrap_or(0);
         let mut plan = ClusterPlan {
@@ -126,18 +123,17 @@ impl OperatorFacts {
             memory_bytes: NODE_BYTES + objects_most.saturating_mul(object_bytes),
             target,
             hottest,
-            degree,
-            throughput: plain.throughput,
-            limit: match plain.binding.name() {
+            degree: served.degree_max,
+            throughput: served.throughput,
+            limit: match served.binding.name() {
                 "leaf" if shape.layers.len() == 1 => "spine",
                 name => name,
             },
-            placing: facts.model(&shape, false).placing,
-            is_bound: plain.is_bound,
-            throughput_elastic: elastic.throughput.max(plain.throughput),
+            placing: facts.model(&shape).placing,
+            is_bound: served.is_bound,
             bound: target / shape.load_max,
-            worst_x: plain.worst_x,
-            write_ratio_max: 1.0 / (1.0 + COHERENCE_COST * f64::from(degree)),
+            worst_x: served.worst_x,
+            write_ratio_max: 1.0 / (1.0 + COHERENCE_COST * shape.layers.len() as f64),
             warnings: Vec::new(),
             shape,
         };
@@ -147,13 +143,8 @@ impl OperatorFacts {
 
     /// Where the popularity is unknown, what the worst of several adversaries leaves, and no more than Eq. 12 promises
     /// whatever is asked for.
-    fn served(
-        &self,
-        shape: &ClusterShape,
-        popularity: &Popularity,
-        elastic: bool,
-    ) -> Result<Served, PlanError> {
-        let model = self.model(shape, elastic);
+    fn served(&self, shape: &ClusterShape, popularity: &Popularity) -> Result<Served, PlanError> {
+        let model = self.model(shape);
         if self.popularity.is_some() {
             return Ok(Served::of(&model.evaluate_for(popularity)?, None));
         }
@@ -192,7 +183,7 @@ impl OperatorFacts {
         (x.round() as u64).clamp(1, self.objects)
     }
 
-    fn model(&self, shape: &ClusterShape, elastic: bool) -> CapacityModel {
+    fn model(&self, shape: &ClusterShape) -> CapacityModel {
         let leaf = &shape.layers[0];
         let spine = shape.layers.get(1);
         // A leaf has the keys of its own servers here also where several share a rack. Whole numbers of servers may
@@ -212,7 +203,7 @@ impl OperatorFacts {
             mechanism: if spine.is_some() { Mechanism::DistCache } else { Mechanism::PartitionLeaf },
             write_ratio: self.write_ratio,
             coherence_cost: COHERENCE_COST,
-            elastic: elastic && spine.is_some(),
+            elastic: spine.is_some(),
             placing: if self.servers > RING_SERVERS_MAX {
                 CapacityPlacing::Uniform
             } else {
@@ -221,21 +212,6 @@ impl OperatorFacts {
             seeds: SEEDS,
             ..CapacityModel::default()
         }
-    }
-
-    /// One copy in each layer if the theorem's condition holds for the hottest object, and otherwise as many as keep
-    /// each at half a node's throughput, more than two in any case.
-    fn degree(&self, shape: &ClusterShape, rate: f64, elastic: u32) -> u32 {
-        let layers = shape.layers.len() as u32;
-        if layers == 1 || self.condition_holds(rate) {
-            return layers;
-        }
-        elastic.max(layers + 1).min(shape.nodes())
-    }
-
-    /// max p_i R <= T/2 (theorem 1); what writes does not reach nodes.
-    fn condition_holds(&self, rate: f64) -> bool {
-        rate * (1.0 - self.write_ratio) <= self.node_rate / 2.0
     }
 
     fn with_headroom(&self) -> OperatorFacts {

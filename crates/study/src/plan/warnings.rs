@@ -4,7 +4,7 @@ use super::{CapacityPlacing, ClusterPlan, OperatorFacts};
 
 pub(super) fn of(facts: &OperatorFacts, plan: &ClusterPlan) -> Vec<String> {
     let all = [
-        condition(facts, plan),
+        written(facts, plan),
         writes(facts, plan),
         short(facts, plan),
         alone(plan),
@@ -14,26 +14,17 @@ pub(super) fn of(facts: &OperatorFacts, plan: &ClusterPlan) -> Vec<String> {
     all.into_iter().flatten().collect()
 }
 
-fn condition(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
-    let rate = plan.hottest * plan.target;
-    if plan.shape.layers.len() == 1 || facts.condition_holds(rate) {
-        return None;
-    }
-    let (half, reads) = (facts.node_rate / 2.0, rate * (1.0 - facts.write_ratio));
-    let whose = if facts.popularity.is_some() {
-        "the hottest object"
-    } else {
-        "one object, if nothing else is asked for,"
-    };
-    Some(format!(
-        "{whose} is read {reads:.0} times/s at {:.0} requests/s, above half a node's rate ({half:.0}/s): the theorem's \
-         condition max p R <= T/2 does not hold. Give it {} copies (elastic copies, which this release does not place \
-         yet), split it into several keys, or take nodes of {:.0} requests/s; until then count on {:.0} requests/s",
-        plan.target,
-        plan.degree,
-        2.0 * reads / (1.0 - facts.headroom),
-        plan.throughput,
-    ))
+/// Writes keep an object from as many copies as its reads would take.
+fn written(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
+    let share = plan.worst_x.map_or(plan.hottest, |x| 1.0 / x as f64);
+    let reads = share * plan.throughput * (1.0 - facts.write_ratio);
+    (plan.limit == "object" && facts.write_ratio > 0.0).then(|| {
+        format!(
+            "the hottest object is read {reads:.0} times/s at {:.0} requests/s, which is all that its copies serve, and its writes \
+             allow no more than {}: a copy has to answer four reads per write. Split it into several keys, or take faster nodes",
+            plan.throughput, plan.degree,
+        )
+    })
 }
 
 fn writes(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
@@ -49,10 +40,13 @@ fn writes(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
 
 /// Less than the servers could do if they were evenly loaded.
 fn short(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
-    if plan.throughput >= 0.8 * plan.target || plan.limit == "object" {
+    if plan.throughput >= 0.8 * plan.target {
         return None;
     }
     let remedy = match plan.limit {
+        // The other warning says it.
+        "object" if facts.write_ratio > 0.0 => return None,
+        "object" => "more objects on each node, which its copies find full",
         "server" if facts.write_ratio > 0.0 => {
             "fewer writes to the hottest objects, or more and faster servers"
         }
