@@ -243,7 +243,7 @@ impl Cluster {
         self.world.note(|| {
             format!("storage {server} executes {:?} of {connection:?}, late: {late}", outcome.command)
         });
-        self.births.note_execution(&outcome.command, self.world.now());
+        self.births.note_execution(connection, &outcome, self.world.now());
         self.changed(server, Some(connection));
         if let Some(key) = outcome.tracked {
             self.servers[server].site.track(connection, key);

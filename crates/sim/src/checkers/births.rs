@@ -23,9 +23,12 @@ impl Cluster {
                 self.births.asked.entry(asked).or_insert(now);
                 None
             }
-            (Peer::Shim(_), Message::Fill(Fill { granted: true, session, fill, key, view, version, .. })) => {
+            (
+                Peer::Shim(_),
+                Message::Fill(Fill { granted: true, session, fill, key, view, version, value, .. }),
+            ) => {
                 let asked = self.births.asked.remove(&(to, *session, *fill))?;
-                let read = self.births.read_since(key, asked);
+                let read = self.births.read_since(key, asked, value);
                 Some(((to, key.digest.0, *view), Birth { version: *version, asked, read }))
             }
             (Peer::Shim(_), Message::Commit(commit)) => {

@@ -2,19 +2,23 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use protocol::shim::PurgeTarget;
-use wire::resp::Command;
+use protocol::storage::network::ConnectionId;
 use wire::{Key, View};
 
 use crate::network::HostId;
+use crate::storage::redis::Outcome;
 
 /// When what nodes hold was asked for at the shims, and read in storage.
 #[derive(Debug, Default)]
 pub(crate) struct Births {
     /// By node, session and fill.
     pub(crate) asked: BTreeMap<(HostId, u64, u64), u64>,
-    /// By key: when storage carried out the PTTL that every read for a copy begins with.
-    pub(crate) read: BTreeMap<Vec<u8>, Vec<u64>>,
+    /// By key: reads for copies.
+    read: BTreeMap<Vec<u8>, Vec<CopyRead>>,
+    /// By connection: the key, and which of its reads has begun there.
+    reading: BTreeMap<ConnectionId, (Vec<u8>, usize)>,
     pub(crate) born: BTreeMap<HeldCopy, Birth>,
     /// By number: since when, and what.
     pub(crate) purges: BTreeMap<u64, (u64, PurgeTarget)>,
@@ -24,12 +28,19 @@ pub(crate) struct Births {
 /// A node, the digest of a key, and a view of it.
 pub(crate) type HeldCopy = (HostId, u128, View);
 
+/// When storage carried out the PTTL that every read for a copy begins with, and what it answered to the command after it.
+#[derive(Debug)]
+struct CopyRead {
+    time: u64,
+    reply: Option<Bytes>,
+}
+
 /// Times in microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Birth {
     pub(crate) version: u64,
     pub(crate) asked: u64,
-    /// Not before this: of two reads for copies of one key the earlier one is taken for both.
+    /// Not before this: of two reads for copies of one key that found the same the earlier one is taken for both.
     pub(crate) read: u64,
 }
 
@@ -43,15 +54,22 @@ impl Births {
         };
     }
 
-    pub(crate) fn note_execution(&mut self, command: &Command, now: u64) {
-        if let (b"PTTL", Some(key)) = (command.name(), command.get(1)) {
-            self.read.entry(key.to_vec()).or_default().push(now);
+    pub(crate) fn note_execution(&mut self, connection: ConnectionId, outcome: &Outcome, now: u64) {
+        if let (b"PTTL", Some(key)) = (outcome.command.name(), outcome.command.get(1)) {
+            let reads = self.read.entry(key.to_vec()).or_default();
+            self.reading.insert(connection, (key.to_vec(), reads.len()));
+            reads.push(CopyRead { time: now, reply: None });
+        } else if let Some((key, number)) = self.reading.remove(&connection) {
+            self.read.entry(key).or_default()[number].reply = Some(outcome.reply.clone());
         }
     }
 
-    /// The first time that storage was read for a copy of the key, after this one was asked for.
-    pub(crate) fn read_since(&self, key: &Key, asked: u64) -> u64 {
-        let times = self.read.get(&*key.bytes).map_or(&[][..], Vec::as_slice);
-        times.get(times.partition_point(|time| *time < asked)).copied().unwrap_or(asked)
+    /// The first time that storage was read for a copy of the key, after this one was asked for, and answered so. Where no reply is
+    /// the same in form, whatever it answered.
+    pub(crate) fn read_since(&self, key: &Key, asked: u64, reply: &Bytes) -> u64 {
+        let reads = self.read.get(&*key.bytes).map_or(&[][..], Vec::as_slice);
+        let since = &reads[reads.partition_point(|read| read.time < asked)..];
+        let same = since.iter().find(|read| read.reply.as_ref() == Some(reply));
+        same.or(since.first()).map_or(asked, |read| read.time)
     }
 }
