@@ -17,10 +17,15 @@ use crate::cluster::{LayoutRole, ProcessCluster, ask, mortal};
 /// Racks, and as many spines; each with as many nodes.
 const WIDTHS: [usize; 2] = [4, 8];
 const RATE: u64 = 400;
+/// Requests that clients have under way, all together.
+const UNDER_WAY: usize = 400;
+/// Requests that each of them sends before it reads.
+const PIPELINES: [usize; 2] = [2, 16];
 const SLICE_MS: u64 = 250;
 const SECONDS: u64 = 14;
 /// The last of them count as what goes on for ever.
 const STEADY: usize = 20;
+const ONE_KEY: [&str; 4] = ["--keys", "100", "--dist", "adversary:1"];
 const SHARE_MIN: f64 = 0.95;
 const SOON: f64 = 5.0;
 const GONE: Duration = Duration::from_secs(60);
@@ -34,6 +39,9 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
         one_key(stage, width, &mut finding)?;
         skewed(stage, width, &mut finding)?;
     }
+    for pipeline in PIPELINES {
+        pipelined(stage, pipeline, &mut finding)?;
+    }
     Ok(finding)
 }
 
@@ -42,21 +50,13 @@ fn load(
     cluster: &ProcessCluster,
     name: &str,
     workload: &[&str],
+    pipeline: usize,
 ) -> anyhow::Result<Vec<LoadSlice>> {
     let (seconds, slice) = (SECONDS.to_string(), SLICE_MS.to_string());
-    let closed = [
-        "--connections",
-        "400",
-        "--pipeline",
-        "1",
-        "--warmup",
-        "0",
-        "--seconds",
-        &seconds,
-        "--slice-ms",
-        &slice,
-    ];
-    let arguments = [workload, &closed].concat();
+    let (connections, pipeline) = ((UNDER_WAY / pipeline).to_string(), pipeline.to_string());
+    let clients = ["--connections", &connections, "--pipeline", &pipeline];
+    let length = ["--warmup", "0", "--seconds", &seconds, "--slice-ms", &slice];
+    let arguments = [workload, &clients, &length].concat();
     Ok(ShownLoad::start(stage.binary, cluster.router(0), stage.runs, name, &arguments)?.finish()?.slices)
 }
 
@@ -79,13 +79,33 @@ fn reached(slices: &[LoadSlice], rate: f64) -> Option<f64> {
     Some((first + second) as f64 * SLICE_MS as f64 / 1000.0)
 }
 
+/// The same key to clients that send several requests for it at once: each must be answered in its place.
+fn pipelined(stage: &Stage<'_>, pipeline: usize, finding: &mut Finding) -> anyhow::Result<()> {
+    let width = WIDTHS[WIDTHS.len() - 1];
+    let cluster = ProcessCluster::start(stage.binary, rated::layout(width, RATE), 1)?;
+    let all = (2 * width) as f64 * RATE as f64;
+    let slices = load(stage, &cluster, &format!("elastic-pipeline-{pipeline}"), &ONE_KEY, pipeline)?;
+    let (served, soon) = (steady(&slices), reached(&slices, SHARE_MIN * all));
+    finding.bound(
+        served >= SHARE_MIN * all && soon.is_some_and(|seconds| seconds <= SOON),
+        format!(
+            "one key, {} nodes, pipeline {pipeline}: {served:.0}/s, {:.3} of what all can do; {SHARE_MIN} of it after {} s",
+            2 * width,
+            served / all,
+            soon.map_or("more than all".to_owned(), |seconds| format!("{seconds:.1}")),
+        ),
+    );
+    finding.figure(&format!("pipeline_{pipeline}_share"), served / all);
+    finding.figure(&format!("pipeline_{pipeline}_seconds_to_095"), json!(soon));
+    Ok(())
+}
+
 fn one_key(stage: &Stage<'_>, width: usize, finding: &mut Finding) -> anyhow::Result<()> {
     let cluster = ProcessCluster::start(stage.binary, rated::layout(width, RATE), 1)?;
     let nodes = 2 * width;
     let all = nodes as f64 * RATE as f64;
     let reads_before = storage_reads(&cluster)?;
-    let workload = ["--keys", "100", "--dist", "adversary:1"];
-    let slices = load(stage, &cluster, &format!("elastic-one-key-{nodes}"), &workload)?;
+    let slices = load(stage, &cluster, &format!("elastic-one-key-{nodes}"), &ONE_KEY, 1)?;
     let (served, soon) = (steady(&slices), reached(&slices, SHARE_MIN * all));
     // The load has written each of its keys before.
     let reads = storage_reads(&cluster)? - reads_before;
@@ -107,7 +127,7 @@ fn one_key(stage: &Stage<'_>, width: usize, finding: &mut Finding) -> anyhow::Re
     }
     let gone = began.elapsed();
     finding.bound(gone <= GONE, format!("  two copies again after {:.1} s", gone.as_secs_f64()));
-    load(stage, &cluster, &format!("elastic-one-key-again-{nodes}"), &workload)?;
+    load(stage, &cluster, &format!("elastic-one-key-again-{nodes}"), &ONE_KEY, 1)?;
     let ratio = written(&cluster)?;
     finding.bound(
         ratio.messages <= MESSAGES_PER_COPY_MAX,
@@ -130,9 +150,9 @@ fn skewed(stage: &Stage<'_>, width: usize, finding: &mut Finding) -> anyhow::Res
     let nodes = 2 * width;
     let due = capacity(stage, width)? * RATE as f64;
     let workload = ["--keys", "10000", "--dist", "zipf:1.2"];
-    load(stage, &cluster, &format!("elastic-zipf-heating-{nodes}"), &workload)?;
+    load(stage, &cluster, &format!("elastic-zipf-heating-{nodes}"), &workload, 1)?;
     let workload = [&workload[..], &["--no-load"]].concat();
-    let slices = load(stage, &cluster, &format!("elastic-zipf-{nodes}"), &workload)?;
+    let slices = load(stage, &cluster, &format!("elastic-zipf-{nodes}"), &workload, 1)?;
     let served = steady(&slices);
     finding.bound(
         served >= SHARE_MIN * due,
