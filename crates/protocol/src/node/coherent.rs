@@ -4,7 +4,7 @@ use wire::message::{Ack, Commit, Invalidate, Renew, Revoke, Revoked};
 use wire::{Key, Message, Peer, ShimId, Status, View};
 
 use super::Node;
-use super::object::{Fetching, expiry};
+use super::object::{Fetching, Waiter, expiry};
 use super::step::NodeStep;
 use crate::coherence::copy::Invalidated;
 use rand::RngExt;
@@ -27,18 +27,27 @@ impl Node {
         // Hot now is not hot for ever.
         let placement = &self.placement;
         self.offers.retain(|offer| placement.shim(&offer.key) != shim);
-        let (mut waiters, mut followers) = (Vec::new(), Vec::new());
-        for object in self.objects.values_mut().filter(|object| object.shim == shim) {
-            waiters.extend(object.fetching.drain(..).flat_map(|fetching| fetching.waiters));
-            followers.extend(object.followers.drain(..).map(|(waiter, _)| waiter));
+        let mut lost = Vec::new();
+        for (key, object) in self.objects.iter_mut().filter(|(_, object)| object.shim == shim) {
+            let waiters = object.fetching.drain(..).flat_map(|fetching| fetching.waiters);
+            lost.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
-        let lost: Vec<usize> = (self.forwarded.iter())
+        let passed_on: Vec<usize> = (self.forwarded.iter())
             .filter(|(_, forwarded)| forwarded.shim == shim)
             .map(|(index, _)| index)
             .collect();
-        waiters.extend(lost.into_iter().map(|index| self.take_forwarded(index).waiter));
-        for waiter in waiters.into_iter().chain(followers) {
-            self.fail(step, waiter);
+        lost.extend(passed_on.into_iter().map(|index| {
+            let forwarded = self.take_forwarded(index);
+            (forwarded.key, forwarded.waiter)
+        }));
+        for (_, waiter) in &lost {
+            self.fail(step, *waiter);
+        }
+        // Those behind them would be answered before them.
+        for (key, Waiter { from, .. }) in lost {
+            while let Some((behind, _)) = self.order.next(&key, from) {
+                self.fail(step, behind);
+            }
         }
     }
 
@@ -188,8 +197,10 @@ impl Node {
                     self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
                 }
             }
-            for (waiter, read) in object.followers {
-                self.forward(step, waiter, read);
+            for from in self.order.held_of(&key) {
+                while let Some((waiter, read)) = self.order.next(&key, from) {
+                    self.forward(step, waiter, read);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@ use wire::message::{Heat, Read, SetDegree};
 use wire::{Degree, Key, Message, Peer, ShimId};
 
 use super::Node;
-use super::object::{Holding, Waiter};
+use super::object::Holding;
 use super::reads::Asked;
 use super::step::NodeStep;
 use crate::time::Time;
@@ -23,14 +23,11 @@ pub(super) struct LastSecond {
 
 impl Node {
     /// A read of a view that is not here, by a router that takes the key for an elastic one: it is hot, whatever this node has
-    /// seen of it so far.
-    pub(super) fn read_elastic(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
+    /// seen of it so far. True if it is to be fetched.
+    pub(super) fn admits_elastic(&mut self, step: &mut NodeStep<'_>, read: &Read) -> bool {
         let heat = (u64::from(self.meter.rate(step.now)) * u64::from(PERMILLE_TOLD) / 1000) as u32;
         let (key, view, degree) = (&read.key, read.view, read.degree);
-        match self.admit(step, Asked { key, view, heat, degree }) {
-            true => self.fetch_or_join(step, waiter, read),
-            false => self.forward(step, waiter, read),
-        }
+        self.admit(step, Asked { key, view, heat, degree })
     }
 
     /// How a key is held here that has so many places, and was held so far as `before` says.

@@ -4,10 +4,10 @@ use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use bytes::Bytes;
-use wire::{Key, ShimId, View};
+use wire::{Digest, Key, ShimId, View};
 
 use super::Node;
-use super::object::Object;
+use super::object::{Object, Waiter};
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -48,11 +48,11 @@ impl Node {
 
     pub fn backlog(&self) -> NodeBacklog {
         let fetches = || self.objects.values().flat_map(|object| &object.fetching);
-        let followers = self.objects.values().map(|object| object.followers.len());
         NodeBacklog {
             forwarded: self.forwarded.len(),
             fetches: fetches().count(),
-            waiters: fetches().map(|fetching| fetching.waiters.len()).chain(followers).sum(),
+            waiters: fetches().map(|fetching| fetching.waiters.len()).sum::<usize>()
+                + self.order.held().count(),
             offers: self.offers.len(),
         }
     }
@@ -61,8 +61,7 @@ impl Node {
     pub fn is_consistent(&self) -> bool {
         let bytes: u64 = self.objects.values().map(|object| object.bytes).sum();
         let objects: usize = self.links.iter().map(|link| link.objects).sum();
-        let forwarded: u32 = self.forwarded_keys.values().sum();
-        let passed_on = forwarded as usize == self.forwarded.len();
+        let passed_on = self.order.passed_on_count() == self.forwarded.len();
         bytes == self.bytes && objects == self.objects.len() && passed_on
     }
 
@@ -89,15 +88,26 @@ impl Node {
         let mut objects: Vec<(&Key, &Object)> =
             self.objects.iter().filter(|(_, object)| object.shim == shim).collect();
         objects.sort_unstable_by_key(|(key, _)| key.digest);
+        let mut arrived: Vec<(Digest, &Waiter)> = Vec::new();
         for (key, object) in objects {
             key.hash(state);
             object.fingerprint(now, state);
+            let waiters = object.fetching.iter().flat_map(|fetching| &fetching.waiters);
+            arrived.extend(waiters.map(|waiter| (key.digest, waiter)));
         }
         let forwarded = self.forwarded.iter().filter(|(_, forwarded)| forwarded.shim == shim);
         let mut forwarded: Vec<_> =
             forwarded.map(|(index, read)| (read.serial, index, read.waiter.request, read.view)).collect();
         forwarded.sort_unstable();
         forwarded.hash(state);
+        let passed_on = self.forwarded.iter().map(|(_, forwarded)| (forwarded.key.digest, &forwarded.waiter));
+        arrived.extend(passed_on);
+        arrived.extend(self.order.held().map(|(waiter, read)| (read.key.digest, waiter)));
+        // Whoever came first goes first, in each key and not between keys.
+        arrived.sort_unstable_by_key(|(digest, waiter)| (*digest, waiter.arrival));
+        for (digest, waiter) in arrived {
+            (digest, waiter.from, waiter.request).hash(state);
+        }
         for offer in self.offers.iter().filter(|offer| self.placement.shim(&offer.key) == shim) {
             offer.hash(state);
         }
@@ -120,6 +130,5 @@ impl Object {
                 .hash(state);
             fetching.waiters.iter().for_each(|waiter| (waiter.from, waiter.request).hash(state));
         }
-        self.followers.iter().for_each(|(waiter, _)| (waiter.from, waiter.request).hash(state));
     }
 }

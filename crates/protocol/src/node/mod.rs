@@ -9,6 +9,7 @@ mod coherent;
 mod elastic;
 mod inspect;
 mod object;
+mod order;
 mod reads;
 mod settings;
 mod statistics;
@@ -25,7 +26,6 @@ use wire::message::{LAYERS_MAX, Offer, Refuse};
 use wire::{Key, Message, NodeId, NodeMember, Peer, ShimId, View};
 
 use crate::coherence::lease::{LeaseTerms, NodeSession};
-use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
@@ -34,6 +34,7 @@ use crate::time::Time;
 use agent::Agent;
 use elastic::LastSecond;
 use object::{Object, Waiter};
+use order::ReadOrder;
 use step::NodeStep;
 use table::ObjectTable;
 
@@ -147,9 +148,10 @@ pub struct Node {
     /// When a sign of life was given last to those whose reads take long.
     signed: Time,
     forwarded: Slab<Forwarded>,
-    /// How many reads of each key are in `forwarded`.
-    forwarded_keys: KeyMap<u32>,
     forwarded_serial: u32,
+    order: ReadOrder,
+    /// Reads that have come.
+    arrivals: u64,
     offers: Vec<Offer>,
     agent: Agent,
     heat: HeavyHitters,
@@ -188,7 +190,8 @@ impl Node {
             windows: RouterWindows::default(),
             signed: Time(0),
             forwarded: Slab::new(),
-            forwarded_keys: KeyMap::default(),
+            order: ReadOrder::default(),
+            arrivals: 0,
             offers: Vec::new(),
             second: Time(0),
             draining: false,

@@ -26,6 +26,8 @@ pub(super) struct Waiter {
     pub(super) request: u64,
     /// Passed on it goes the way of its client's other reads, whoever's fetch it has joined.
     pub(super) resp3: bool,
+    /// As how many-th read it came.
+    pub(super) arrival: u64,
 }
 
 impl Waiter {
@@ -78,9 +80,6 @@ pub(super) struct Object {
     pub(super) cached: SmallVec<[Cached; 1]>,
     pub(super) pending: Option<(EarlyValue, Time)>,
     pub(super) fetching: Vec<Fetching>,
-    /// Reads that came behind others of their clients that wait for a fetch, of any view, in the order they came. All
-    /// fetches share it: were there one each, the next fetch could gather them in another order.
-    pub(super) followers: Vec<(Waiter, Read)>,
     /// Fills refused in a row.
     pub(super) refused: u8,
     /// Sixteenths of a hit per second, averaged over about eight seconds.
@@ -103,7 +102,6 @@ impl Object {
             cached: SmallVec::new(),
             pending: None,
             fetching: Vec::new(),
-            followers: Vec::new(),
             refused: 0,
             heat: heat.saturating_mul(HEAT_ONE),
             hits: 0,
@@ -117,11 +115,10 @@ impl Object {
         self.cached.iter().any(|cached| cached.view == view)
     }
 
-    /// Whether somebody behind `peer` waits for a fetch.
-    pub(super) fn is_awaited_by(&self, peer: Peer) -> bool {
+    /// Whether a read of the same router that came before `waiter` waits for a fetch.
+    pub(super) fn is_awaited_before(&self, waiter: &Waiter) -> bool {
         let mut waiters = self.fetching.iter().flat_map(|fetching| &fetching.waiters);
-        waiters.any(|waiter| waiter.from == peer)
-            || self.followers.iter().any(|(waiter, _)| waiter.from == peer)
+        waiters.any(|other| other.from == waiter.from && other.arrival < waiter.arrival)
     }
 
     /// The reply that may be served at `now`, as far as this object knows: the lease is the caller's to check.

@@ -30,15 +30,37 @@ impl Node {
     pub(super) fn read(&mut self, step: &mut NodeStep<'_>, from: Peer, read: Read) {
         self.meter.record(step.now);
         self.statistics.requests += 1;
-        self.serve(step, Waiter { from, request: read.request, resp3: read.resp3 }, read);
+        self.arrivals += 1;
+        let waiter = Waiter { from, request: read.request, resp3: read.resp3, arrival: self.arrivals };
+        let behind = read.ordered && self.order.holds(&read.key, from);
+        let held = if behind { Some(read) } else { self.serve(step, waiter, read) };
+        if let Some(read) = held {
+            self.statistics.reads_held += 1;
+            self.order.hold(waiter, read);
+        }
     }
 
-    fn serve(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
-        let Some(read) = self.keep_order(step, waiter, read) else { return };
+    /// Reads that were held back, now that others before them are answered.
+    fn serve_held(&mut self, step: &mut NodeStep<'_>, key: &Key, from: Peer) {
+        while let Some((waiter, read)) = self.order.next(key, from) {
+            if let Some(read) = self.serve(step, waiter, read) {
+                return self.order.hold_first(waiter, read);
+            }
+        }
+    }
+
+    /// Serves a read, or gives it back if it has to wait for an earlier one of its client and key, which may not be answered with
+    /// something newer. One that can be cached here waits for all before it; one that cannot goes the same way as those that were
+    /// passed on.
+    fn serve(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) -> Option<Read> {
+        let behind = read.ordered && self.order.is_behind_passed_on(&read.key, &waiter);
         let Some(object) = self.objects.get_mut(&read.key) else {
             self.statistics.misses += 1;
-            return self.read_unknown(step, waiter, read);
+            return self.serve_unknown(step, waiter, read, behind);
         };
+        if read.ordered && (behind && object.admits(read.view) || object.is_awaited_before(&waiter)) {
+            return Some(read);
+        }
         let link = &self.links[usize::from(object.shim.0)];
         let servable = if link.session.holds(step.now) { object.reply(step.now, read.view) } else { None };
         if let Some((status, value)) = servable {
@@ -48,50 +70,48 @@ impl Node {
             let (degree, holding) = (object.degree, object.holding);
             let cached = self.layers_with_own(LayerSet::EMPTY, holding);
             let reply = Reply { status, hit: true, cached, degree, value, ..Reply::default() };
-            return self.answer(step, waiter, reply);
+            self.answer(step, waiter, reply);
+            return None;
         }
         self.statistics.misses += 1;
         object.hits = object.hits.saturating_add(1);
-        if object.admits(read.view) {
-            self.fetch_or_join(step, waiter, read);
-        } else {
-            self.read_unknown(step, waiter, read);
+        if !object.admits(read.view) {
+            return self.serve_unknown(step, waiter, read, behind);
         }
+        self.fetch_or_join(step, waiter, read);
+        None
     }
 
-    /// A client's earlier read of the same key may not be answered with something newer: a read flagged so goes
-    /// behind those that wait here, or the same way as those that were passed on. Gives back what may be served now.
-    fn keep_order(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) -> Option<Read> {
-        if !read.ordered {
-            return Some(read);
+    /// A view that is not cached here is fetched if it comes in now, unless it is behind one that was passed on: then it waits.
+    fn serve_unknown(
+        &mut self,
+        step: &mut NodeStep<'_>,
+        waiter: Waiter,
+        read: Read,
+        behind: bool,
+    ) -> Option<Read> {
+        match self.comes_in(step, &read) {
+            true if behind => return Some(read),
+            true => self.fetch_or_join(step, waiter, read),
+            false => self.forward(step, waiter, read),
         }
-        let object = self.objects.get_mut(&read.key);
-        if let Some(object) = object.filter(|object| object.is_awaited_by(waiter.from)) {
-            object.followers.push((waiter, read));
-            return None;
-        }
-        if self.forwarded_keys.contains_key(&read.key) {
-            self.statistics.misses += 1;
-            self.forward(step, waiter, read);
-            return None;
-        }
-        Some(read)
+        None
     }
 
-    /// A view that is not cached here: it counts toward its heat, and is fetched if that is enough.
-    fn read_unknown(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, read: Read) {
+    /// Counts a read toward the heat of a view that is not cached here. True if that is enough.
+    fn comes_in(&mut self, step: &mut NodeStep<'_>, read: &Read) -> bool {
         if !read.degree.is_base() {
-            return self.read_elastic(step, waiter, read);
+            return self.admits_elastic(step, read);
         }
         let always = self.config.settings.policies.is_always(&read.key.bytes);
         let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
         if let Some(heat) = self.heat.record(step.now, heat_item(&read.key, read.view), floor) {
             if self.admit(step, Asked { key: &read.key, view: read.view, heat, degree: Degree::BASE }) {
-                return self.fetch_or_join(step, waiter, read);
+                return true;
             }
-            self.offer_later(&read, heat);
+            self.offer_later(read, heat);
         }
-        self.forward(step, waiter, read);
+        false
     }
 
     /// While a session opens, hot keys wait for it: they would be reported again only in another window.
@@ -230,7 +250,6 @@ impl Node {
             return;
         };
         let mut fetching = object.fetching.swap_remove(index);
-        let followers = std::mem::take(&mut object.followers);
         let rule = self.config.settings.policies.of(&fill.key.bytes);
         let bytes_max = self.config.settings.value_bytes_max.min(rule.value_bytes_max);
         let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
@@ -255,10 +274,10 @@ impl Node {
         }
         if !busy {
             self.after_fill(step, &fill.key, kept, fits);
-            self.set_degree(step, shim, &SetDegree { key: fill.key, degree: fill.degree });
+            self.set_degree(step, shim, &SetDegree { key: fill.key.clone(), degree: fill.degree });
         }
-        for (waiter, read) in followers {
-            self.serve(step, waiter, read);
+        for from in self.order.held_of(&fill.key) {
+            self.serve_held(step, &fill.key, from);
         }
     }
 
@@ -303,7 +322,7 @@ impl Node {
             self.statistics.sheds += 1;
             return self.fail(step, waiter);
         }
-        *self.forwarded_keys.entry(read.key.clone()).or_default() += 1;
+        self.order.passed_on(&read.key, &waiter);
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
         let serial = self.forwarded_serial;
         let (key, view, elastic) = (read.key.clone(), read.view, !read.degree.is_base());
@@ -334,16 +353,12 @@ impl Node {
             None => reply.cached.without(layer),
         };
         self.answer(step, forwarded.waiter, reply);
+        self.serve_held(step, &forwarded.key, forwarded.waiter.from);
     }
 
     pub(super) fn take_forwarded(&mut self, index: usize) -> Forwarded {
         let forwarded = self.forwarded.remove(index);
-        if let Some(count) = self.forwarded_keys.get_mut(&forwarded.key) {
-            *count -= 1;
-            if *count == 0 {
-                self.forwarded_keys.remove(&forwarded.key);
-            }
-        }
+        self.order.over(&forwarded.key, &forwarded.waiter);
         forwarded
     }
 

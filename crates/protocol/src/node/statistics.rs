@@ -17,6 +17,8 @@ statistics! {
         hits: counter("reads", "Reads answered from a copy", "`hits` / (`hits` + `misses`) is its hit ratio"),
         misses: counter("reads", "Reads that had to ask a shim",
             "a rise without more load: copies are invalidated or evicted a lot, or its leases are lost"),
+        reads_held: counter("reads", "Reads that waited behind earlier ones of their client",
+            "harmless: nobody sees two values of a key the wrong way round"),
         reads_joined: counter("reads", "Misses that waited for another one's fetch",
             "near misses: hot keys lose their copies a lot"),
         reads_forwarded: counter("reads", "Reads passed on to a shim as they are",

@@ -95,8 +95,8 @@ impl ObjectTable {
         self.slots.iter().map(|slot| &slot.object)
     }
 
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Object> {
-        self.slots.iter_mut().map(|slot| &mut slot.object)
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Object)> {
+        self.slots.iter_mut().map(|slot| (&slot.key, &mut slot.object))
     }
 
     /// Some of the slots from a place that goes round with `turn`.

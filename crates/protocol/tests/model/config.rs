@@ -59,6 +59,8 @@ pub(crate) struct Budget {
     /// Offers of a second view of the key.
     pub(crate) offers_second: u8,
     pub(crate) reads: u8,
+    /// Reads that a client sends behind others of its own.
+    pub(crate) ordered_reads: u8,
     pub(crate) evictions: u8,
     pub(crate) node_crashes: u8,
     pub(crate) shim_crashes: u8,

@@ -30,10 +30,11 @@ pub(crate) enum Event {
     Raised,
     FurtherServable,
     ToldToLeave,
+    Held,
 }
 
 impl Event {
-    const ALL: [Event; 23] = [
+    const ALL: [Event; 24] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -57,6 +58,7 @@ impl Event {
         Event::Raised,
         Event::FurtherServable,
         Event::ToldToLeave,
+        Event::Held,
     ];
 }
 
@@ -91,6 +93,7 @@ impl Coverage {
     pub(crate) fn node(&self, before: &NodeStatistics, after: &NodeStatistics) {
         self.note_if(after.hits > before.hits, Event::Hit);
         self.note_if(after.reads_joined > before.reads_joined, Event::Joined);
+        self.note_if(after.reads_held > before.reads_held, Event::Held);
         self.note_if(after.fills_poisoned > before.fills_poisoned, Event::Poisoned);
         self.note_if(after.commits > before.commits, Event::EarlyCommit);
         self.note_if(after.leases_lost > before.leases_lost, Event::LeaseLost);

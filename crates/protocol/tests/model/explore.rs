@@ -55,6 +55,11 @@ pub(crate) enum Action {
         node: usize,
         view: View,
     },
+    /// Behind another one of its client that the node has not answered.
+    OrderedRead {
+        node: usize,
+        view: View,
+    },
     /// By a router that takes the key to have further places.
     ElasticRead {
         node: usize,
@@ -161,10 +166,17 @@ impl Cluster {
             }
             // A key that the node does not know is passed on to storage: nothing to learn there.
             if budget.reads > 0 && cell.machine.knows(&self.key) {
-                let second = self.config.budget.offers_second > 0;
+                let second = self.config.budget.offers_second > 0 || budget.ordered_reads > 0;
                 let views = self.views().into_iter().take(1 + usize::from(second));
                 actions.extend(views.map(|view| Action::Read { node, view }));
             }
+        }
+        for node in (0..state.nodes.len()).filter(|_| budget.ordered_reads > 0) {
+            let last = state.reads.iter().rfind(|read| read.node == node);
+            actions.extend(last.map(|_| Action::OrderedRead { node, view: View::GET }));
+            // Two that were passed on come to storage in any order on a network that has none.
+            let held = last.filter(|read| read.view == View::GET);
+            actions.extend(held.map(|_| Action::OrderedRead { node, view: self.second }));
         }
         for (node, cell) in state.nodes.iter().enumerate() {
             if budget.elastic_reads > 0 {
@@ -263,11 +275,18 @@ impl Cluster {
             }
             Action::Read { node, view } => {
                 state.budget.reads -= 1;
-                self.read(state, node, view, Degree::BASE);
+                let request = 100 + u64::from(state.budget.reads);
+                self.read(state, OpenRead::new(request, node, view), Degree::BASE);
+            }
+            Action::OrderedRead { node, view } => {
+                state.budget.ordered_reads -= 1;
+                let request = 125 + u64::from(state.budget.ordered_reads);
+                let read = OpenRead { ordered: true, ..OpenRead::new(request, node, view) };
+                self.read(state, read, Degree::BASE);
             }
             Action::ElasticRead { node } => {
                 state.budget.elastic_reads -= 1;
-                self.read(state, node, View::GET, FURTHER);
+                self.elastic_read(state, node);
             }
             Action::Heat { node, session } => {
                 state.budget.heats -= 1;
@@ -291,22 +310,24 @@ impl Cluster {
         }
     }
 
-    fn read(&self, state: &mut State, node: usize, view: View, degree: Degree) {
-        let request = match degree.is_base() {
-            true => 100 + u64::from(state.budget.reads),
-            false => 150 + u64::from(state.budget.elastic_reads),
-        };
-        let mut values = SmallVec::from_elem(state.storage.value, 1);
+    fn elastic_read(&self, state: &mut State, node: usize) {
+        let request = 150 + u64::from(state.budget.elastic_reads);
+        self.read(state, OpenRead::new(request, node, View::GET), FURTHER);
+    }
+
+    fn read(&self, state: &mut State, mut read: OpenRead, degree: Degree) {
+        let OpenRead { request, node, view, ordered, .. } = read;
+        read.values.push(state.storage.value);
         // Until anybody can see that storage has lost it.
-        values.extend(state.storage.lost.filter(|_| state.is_loss_hidden()));
-        state.reads.push(OpenRead { request, node, view, values });
+        read.values.extend(state.storage.lost.filter(|_| state.is_loss_hidden()));
+        state.reads.push(read);
         let (key, command) = (self.key.clone(), self.command(view));
         let message = Message::Read(Read {
             request,
             key,
             view,
             resp3: true,
-            ordered: false,
+            ordered,
             streams: false,
             waited_ms: 0,
             degree,
@@ -429,7 +450,7 @@ impl Cluster {
             let is_place = |node: &usize| self.placement.is_place(&self.key, NodeId(*node as u16));
             // Others get their sessions, and no copy.
             for node in (0..state.nodes.len()).filter(|node| !is_place(node)) {
-                self.read(state, node, View::GET, FURTHER);
+                self.elastic_read(state, node);
             }
             for node in (0..state.nodes.len()).filter(is_place) {
                 let (from, message) = (Peer::Shim(SHIM), self.offer(View::GET));

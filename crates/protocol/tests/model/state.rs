@@ -46,11 +46,17 @@ pub(crate) struct OpenRead {
     pub(crate) request: u64,
     pub(crate) node: usize,
     pub(crate) view: View,
+    /// Its client has others before it.
+    pub(crate) ordered: bool,
     /// Every value that storage has held since the read arrived: one of these is the answer.
     pub(crate) values: SmallVec<[u8; 8]>,
 }
 
 impl OpenRead {
+    pub(crate) fn new(request: u64, node: usize, view: View) -> OpenRead {
+        OpenRead { request, node, view, ordered: false, values: SmallVec::new() }
+    }
+
     pub(crate) fn may_show(&mut self, value: u8) {
         if !self.values.contains(&value) {
             self.values.push(value);

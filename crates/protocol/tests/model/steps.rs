@@ -131,10 +131,19 @@ impl Cluster {
         if matches!(reply.status, Status::Busy | Status::Error) {
             return;
         }
-        let fits = |value: &u8| backend::shown(read.view, *value) == (reply.status, reply.value.clone());
-        if !read.values.iter().any(fits) {
+        let fits = |value: &&u8| backend::shown(read.view, **value) == (reply.status, reply.value.clone());
+        let Some(&shown) = read.values.iter().find(fits) else {
             let got = String::from_utf8_lossy(&reply.value).replace("\r\n", " ");
             state.broken = Some(Broken::StaleRead { got, values: read.values });
+            return;
+        };
+        // What a client sends later shows nothing older. Values grow where reads are ordered.
+        let (before, after) = state.reads.split_at_mut(index);
+        for earlier in before.iter_mut().filter(|other| read.ordered && other.node == read.node) {
+            earlier.values.retain(|value| *value <= shown);
+        }
+        for later in after.iter_mut().filter(|other| other.ordered && other.node == read.node) {
+            later.values.retain(|value| *value >= shown);
         }
     }
 

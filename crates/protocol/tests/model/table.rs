@@ -157,6 +157,12 @@ fn fills() -> Vec<Config> {
             )
         },
         base("queue", SETS, Budget { reads: 1, ..none() }, &[Hit, Poisoned, EarlyCommit, Ungranted]),
+        base(
+            "ordered",
+            SET,
+            Budget { reads: 1, ordered_reads: 2, ..none() },
+            &[Hit, Held, Poisoned, EarlyCommit, Ungranted],
+        ),
         base("queue-mixed", MIXED, Budget { reads: 1, ..none() }, &[Hit, Poisoned, EarlyCommit, Ungranted]),
         Config {
             storage_slots: 2,
