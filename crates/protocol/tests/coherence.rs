@@ -57,6 +57,7 @@ scripts! {
     commit_of_an_older_version
     early_value_expires
     elastic_copies_are_bounded_by_writes
+    elastic_copies_leave_the_shim_time
     elastic_evict_overtaken
     elastic_heat_of_an_old_session
     elastic_key_gets_a_further_place

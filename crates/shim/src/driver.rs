@@ -17,7 +17,7 @@ use runtime::instance::NewPlacement;
 use runtime::member::Role;
 use runtime::orders::{PurgeScope, Purged};
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{Event, Io, ListenerId};
+use runtime::reactor::{BusyMeter, Event, Io, ListenerId};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
 use wire::{Message, ShimId};
@@ -51,6 +51,7 @@ pub(crate) struct Parts {
 
 pub(crate) struct ShimDriver {
     pub(crate) parts: Parts,
+    busy: BusyMeter,
     started: bool,
     /// When to give up draining, once it has begun.
     drain_until: Option<Time>,
@@ -74,6 +75,7 @@ pub(crate) struct ShimDriver {
 impl ShimDriver {
     pub(crate) fn new(parts: Parts) -> ShimDriver {
         ShimDriver {
+            busy: BusyMeter::default(),
             started: false,
             drain_until: None,
             stopped: false,
@@ -250,6 +252,9 @@ impl Role for ShimDriver {
     }
 
     fn tick(&mut self, io: &mut Io, now: Time, shows: bool) {
+        if let Some(permille) = self.busy.measure(now, io) {
+            self.step(io, now, Input::Busy { permille });
+        }
         self.step(io, now, Input::Tick);
         if shows {
             self.log_refusals(now);

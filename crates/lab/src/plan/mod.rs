@@ -187,7 +187,7 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     line("throughput", format!("{:.0}", plan.throughput), &why);
     let why = "requests/s from servers with equal parts, whatever is read (Small Cache, Eq. 12)";
     line("servers' bound", format!("{:.0}", plan.bound), why);
-    let why = "1 / (1 + D x layers), D = 1: copies take 1 - W off a server and add W D each; further ones answer 4 reads per write";
+    let why = "1 / (1 + D x layers), D = 1: copies take 1 - W off a server and add W D each; further ones answer 4 reads per write, in half of its time";
     line("writes at most, %", format!("{:.1}", 100.0 * plan.write_ratio_max), why);
     if let Some(x) = plan.worst_x {
         line("the worst asks for", x.to_string(), "keys at one rate (Small Cache, section 4.2)");

@@ -17,6 +17,9 @@ const FRACTION_BITS: u32 = 53;
 /// Reads that a copy has to answer for each time that it is invalidated. With fewer it costs the shim, two messages a write, about
 /// what it spares it; with more, keys that are written now and then stay too hot for their nodes.
 const HITS_PER_INVALIDATION: f64 = 4.0;
+/// What a shim spends on the invalidations of elastic keys, of all that it can do: an invalidation of a copy counts as a request. With
+/// all of it, written keys would cost their server more than their copies bring; with a quarter, much that could be served is not.
+pub const COHERENCE_SHARE: f64 = 0.5;
 
 /// Says which of two nodes a key prefers: rendezvous hashing with weights.
 #[derive(Clone, Debug)]
@@ -60,6 +63,8 @@ pub struct Demand {
     /// Reads that its copies answer, and invalidations of each of them, in any one unit of time.
     pub hits: f64,
     pub invalidations: f64,
+    /// Invalidations of its copies, all together, for which its shim has time in that time.
+    pub invalidations_max: f64,
 }
 
 impl Demand {
@@ -69,13 +74,14 @@ impl Demand {
         degree_for(places_needed(self.nodes), layers).min(degree_within(allowed, layers))
     }
 
-    /// How many copies answer enough reads for each of their invalidations.
+    /// How many copies answer enough reads for each of their invalidations, and leave the shim time for all else.
     fn copies_paid_for(&self) -> usize {
         if self.invalidations == 0.0 {
             return usize::MAX;
         }
         // Of floats, `as` keeps to the range of the target.
-        (self.hits / (HITS_PER_INVALIDATION * self.invalidations)) as usize
+        let by_hits = self.hits / HITS_PER_INVALIDATION;
+        (by_hits.min(self.invalidations_max) / self.invalidations) as usize
     }
 }
 
@@ -246,7 +252,8 @@ mod tests {
     #[test]
     fn copies_answer_four_reads_for_each_invalidation() {
         let check = |hits: f64, invalidations, copies_max, due| {
-            let degree = Demand { nodes: 4.0, hits, invalidations }.degree(2, copies_max);
+            let invalidations_max = f64::INFINITY;
+            let degree = Demand { nodes: 4.0, hits, invalidations, invalidations_max }.degree(2, copies_max);
             assert_eq!(places_of(degree), due, "{hits} of {invalidations}, at most {copies_max}");
         };
         check(1000.0, 0.0, usize::MAX, 16);
@@ -259,6 +266,15 @@ mod tests {
         check(0.0, 1.0, usize::MAX, 0);
         check(1000.0, 0.0, 7, 6);
         check(1000.0, 0.0, 1, 0);
+    }
+
+    #[test]
+    fn the_shim_has_time_for_all_else() {
+        let places = |invalidations_max| {
+            let demand = Demand { nodes: 4.0, hits: 1e6, invalidations: 10.0, invalidations_max };
+            places_of(demand.degree(2, usize::MAX))
+        };
+        assert_eq!([1e9, 160.0, 159.0, 30.0, 29.0, 0.0, -5.0].map(places), [16, 16, 12, 3, 0, 0, 0]);
     }
 
     /// The third place of many keys, by capacity.

@@ -13,7 +13,7 @@ use super::reads::own;
 use super::step::ShimStep;
 use crate::hash::KeyMap;
 use crate::placement::Placement;
-use crate::placement::elastic::{Demand, degree_for, places_of};
+use crate::placement::elastic::{COHERENCE_SHARE, Demand, degree_for, places_of};
 use crate::time::Time;
 
 /// Keys that are watched at a time. A node tells of eight at most that are not elastic yet.
@@ -25,6 +25,8 @@ const REPORT_LIFE: Duration = Duration::from_millis(2_200);
 /// A key gets fewer places only after it has needed fewer for this long, so that what comes and goes moves nothing.
 const HOLD: Duration = Duration::from_secs(10);
 const SECOND: Duration = Duration::from_secs(1);
+/// A shim that is less busy than this has time enough, and how much it could do cannot be told.
+const BUSY_MIN: u32 = 100;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ElasticKeys {
@@ -32,6 +34,12 @@ pub(super) struct ElasticKeys {
     looked: Time,
     /// The most places that a key may have.
     copies_max: usize,
+    /// Requests and invalidations, as of the last measurement.
+    work: u64,
+    /// How many of them the shim could do in a second.
+    able: Option<f64>,
+    /// Invalidations of all elastic keys' copies in a second.
+    spent: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +70,14 @@ struct Peak {
     current: u64,
     last: u64,
     since: Time,
+}
+
+/// What no key's copies may exceed.
+#[derive(Clone, Copy, Debug)]
+struct CopyBounds {
+    copies_max: usize,
+    /// Invalidations in a second for which the shim has time, less those that keys have taken already.
+    invalidations_left: f64,
 }
 
 /// What has become of a key's places.
@@ -122,15 +138,25 @@ impl ElasticKey {
         taken
     }
 
-    /// The step for a key that takes so much, as far as its writes and `copies_max` allow.
-    fn wanted(&self, taken: u64, layers: usize, copies_max: usize) -> Degree {
+    /// Invalidations of its copies in a second, if it is elastic.
+    fn spent(&self) -> f64 {
+        if self.degree.is_base() {
+            0.0
+        } else {
+            (self.invalidations.value() * self.places().len() as u64) as f64
+        }
+    }
+
+    /// The step for a key that takes so much, as far as its writes and the shim's time allow.
+    fn wanted(&self, taken: u64, layers: usize, bounds: CopyBounds) -> Degree {
         let hits: u64 = self.reports.iter().map(|report| u64::from(report.hits)).sum();
         let demand = Demand {
             nodes: taken as f64 / 1000.0,
             hits: hits as f64,
             invalidations: self.invalidations.value() as f64,
+            invalidations_max: bounds.invalidations_left + self.spent(),
         };
-        demand.degree(layers, copies_max)
+        demand.degree(layers, bounds.copies_max)
     }
 }
 
@@ -147,6 +173,18 @@ impl ElasticKeys {
 
     pub(super) fn is_empty(&self) -> bool {
         self.keys.is_empty()
+    }
+
+    /// Once a second: how much of it the shim was busy, and requests and invalidations since it began.
+    fn measured(&mut self, permille: u32, work: u64) {
+        let done = work.saturating_sub(std::mem::replace(&mut self.work, work));
+        let known = permille >= BUSY_MIN && done > 0;
+        self.able = known.then(|| done as f64 * 1000.0 / f64::from(permille.min(1000)));
+    }
+
+    fn bounds(&self) -> CopyBounds {
+        let invalidations_left = self.able.map_or(f64::INFINITY, |able| COHERENCE_SHARE * able - self.spent);
+        CopyBounds { copies_max: self.copies_max, invalidations_left }
     }
 
     /// All but when reports came, what they said, and when it was looked at keys last, as long as it is again within a second.
@@ -183,28 +221,32 @@ impl ElasticKeys {
         if !is_known && (heat.permille < PERMILLE_MIN || self.keys.len() >= KEYS_MAX) {
             return Change::Nothing;
         }
+        let bounds = self.bounds();
         let elastic = self.keys.entry(own(&heat.key)).or_insert_with(|| ElasticKey::new(now));
         elastic.reports.retain(|report| report.node != node);
         let Heat { permille, hits, invalidations, .. } = *heat;
         elastic.reports.push(Report { node, permille: permille.min(1000), hits, at: now });
         elastic.invalidations.see(now, invalidations.into());
         let (taken, layers) = (elastic.taken_now(now), placement.layers_count());
-        let wanted = elastic.wanted(taken, layers, self.copies_max);
+        let wanted = elastic.wanted(taken, layers, bounds);
         if wanted <= elastic.degree {
             return Change::Nothing;
         }
         elastic.follow(placement, &heat.key);
         // More than there are nodes means nothing.
         let wanted = wanted.min(degree_for(elastic.preferences.len(), layers));
-        match wanted > elastic.degree {
-            true => elastic.degree = wanted,
-            false => return Change::Nothing,
+        if wanted <= elastic.degree {
+            return Change::Nothing;
         }
+        let spent = elastic.spent();
+        elastic.degree = wanted;
+        self.spent += elastic.spent() - spent;
         Change::Raised
     }
 
     /// The key has not needed so many places for long, its writes do not allow them, or it has others in a newer map.
     fn look_at(&mut self, now: Time, placement: &Placement, key: &Key) -> Change {
+        let bounds = self.bounds();
         let Some(elastic) = self.keys.get_mut(key) else { return Change::Nothing };
         elastic.taken_now(now);
         let taken = elastic.taken.value();
@@ -216,9 +258,11 @@ impl ElasticKeys {
         }
         let moved = elastic.follow(placement, key);
         // A quarter more than it has taken, so that it does not go up again at once.
-        let wanted = elastic.wanted(taken * 5 / 4, placement.layers_count(), self.copies_max);
+        let wanted = elastic.wanted(taken * 5 / 4, placement.layers_count(), bounds);
         if wanted < elastic.degree {
+            let spent = elastic.spent();
             elastic.degree = wanted;
+            self.spent -= spent - elastic.spent();
             return Change::Lowered;
         }
         if moved { Change::Moved } else { Change::Nothing }
@@ -246,6 +290,11 @@ impl Shim {
         }
     }
 
+    /// How much of the last second the shim had something to do, in thousandths.
+    pub(super) fn was_busy(&mut self, permille: u32) {
+        self.elastic.measured(permille, self.statistics.requests + self.statistics.invalidated_copies);
+    }
+
     /// Every node that holds the key is told how many places there are; who comes later learns it from its fill.
     fn degree_changed(&mut self, step: &mut ShimStep<'_>, key: &Key, change: Change) {
         self.statistics.raises += u64::from(change == Change::Raised);
@@ -261,6 +310,7 @@ impl Shim {
             return;
         }
         self.elastic.looked = step.now;
+        self.elastic.spent = self.elastic.keys.values().map(ElasticKey::spent).sum();
         let mut keys: Vec<Key> = self.elastic.keys.keys().cloned().collect();
         keys.sort_unstable_by_key(|key| key.digest);
         for key in keys {

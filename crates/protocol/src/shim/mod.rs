@@ -126,6 +126,10 @@ pub enum Input {
     Map(Arc<Placement>),
     /// What has changed in the configuration while serving.
     Settings(Box<ShimSettings>),
+    /// How much of the last second the shim had something to do, in thousandths.
+    Busy {
+        permille: u32,
+    },
     /// Asks for copies to be dropped, for who runs this shim; `Effect::Purged` of the same number follows.
     Purge {
         number: u64,
@@ -436,6 +440,7 @@ impl Shim {
             Input::Storage(event) => self.storage_event(step, event),
             Input::Map(placement) => self.adopt(placement),
             Input::Settings(settings) => self.set(step, *settings),
+            Input::Busy { permille } => self.was_busy(permille),
             Input::Purge { number, scope } => {
                 self.purge(step, purge::Requester::Process(number), &scope);
             }

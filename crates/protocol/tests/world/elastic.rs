@@ -40,6 +40,9 @@ impl World {
                 let node = self.nodes[index(node)].as_mut().expect("it runs");
                 node.limit(RequestLimits { rate_max, ..RequestLimits::default() });
             }
+            ["busy_for", permille] => {
+                self.step_shim(shim::Input::Busy { permille: permille.parse().expect("thousandths") });
+            }
             ["copies_max", copies] => {
                 let copies_max = copies.parse().expect("a number");
                 let settings = ShimSettings { copies_max, ..super::shim_settings() };

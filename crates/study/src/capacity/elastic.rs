@@ -1,6 +1,6 @@
 //! How many copies the hottest objects get, by the product's rule, and the rate at which rule and capacity agree. Not where they are.
 
-use protocol::placement::elastic::{Demand, places_of};
+use protocol::placement::elastic::{COHERENCE_SHARE, Demand, places_of};
 
 use super::places::CapacityPlaces;
 use super::saturation::saturate;
@@ -21,6 +21,8 @@ pub(super) struct ElasticDegrees {
     /// How many nodes one object would keep busy that had all requests; nothing where no copies are elastic.
     nodes_busy: f64,
     write_ratio: f64,
+    /// Invalidations of copies for which its server has time, for each request to one object that had all.
+    invalidations_max: f64,
     nodes: usize,
 }
 
@@ -31,6 +33,7 @@ impl ElasticDegrees {
         ElasticDegrees {
             nodes_busy: reads / node_rate,
             write_ratio: model.write_ratio,
+            invalidations_max: COHERENCE_SHARE * model.server_rate / (model.coherence_cost * rate),
             nodes: (model.racks + model.spines) as usize,
         }
     }
@@ -40,6 +43,7 @@ impl ElasticDegrees {
             nodes: popularity * self.nodes_busy,
             hits: 1.0 - self.write_ratio,
             invalidations: self.write_ratio,
+            invalidations_max: self.invalidations_max / popularity,
         };
         let degree = demand.degree(BASE as usize, usize::MAX);
         (places_of(degree).min(self.nodes) as u32).max(BASE)

@@ -95,7 +95,7 @@ fn elastic_copies_use_all_nodes_at_any_skew() {
 fn places_follow_from_the_rate_the_writes_and_the_nodes() {
     let model = CapacityModel { elastic: true, leaf_rate: 10.0, spine_rate: 8.0, ..small() };
     let check = |write_ratio: f64, rate, due| {
-        let model = CapacityModel { write_ratio, ..model.clone() };
+        let model = CapacityModel { write_ratio, server_rate: 1e9, ..model.clone() };
         assert_eq!(elastic::ElasticDegrees::at(&model, rate).of(0.5), due, "{write_ratio}, {rate}");
     };
     check(0.0, 8.0, 2);
@@ -109,6 +109,10 @@ fn places_follow_from_the_rate_the_writes_and_the_nodes() {
     check(0.05, 1000.0, 4);
     check(0.1, 1000.0, 2);
     check(1.0, 1000.0, 2);
+    // Half of its server is there for its invalidations.
+    let model = CapacityModel { write_ratio: 0.01, server_rate: 160.0, ..model };
+    assert_eq!(elastic::ElasticDegrees::at(&model, 2000.0).of(0.5), 8);
+    assert_eq!(elastic::ElasticDegrees::at(&model, 2001.0).of(0.5), 6);
     let plain = CapacityModel { elastic: false, ..model };
     assert_eq!(elastic::ElasticDegrees::at(&plain, 1000.0).of(0.5), 2);
 }

@@ -21,7 +21,7 @@ fn written(facts: &OperatorFacts, plan: &ClusterPlan) -> Option<String> {
     (plan.limit == "object" && facts.write_ratio > 0.0).then(|| {
         format!(
             "the hottest object is read {reads:.0} times/s at {:.0} requests/s, which is all that its copies serve, and its writes \
-             allow no more than {}: a copy has to answer four reads per write. Split it into several keys, or take faster nodes",
+             allow no more than {}: a copy has to answer four reads per write, and invalidations have half of its server at most. Split it into several keys, or take faster nodes",
             plan.throughput, plan.degree,
         )
     })
