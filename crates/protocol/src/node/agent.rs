@@ -1,13 +1,15 @@
 //! The node's agent: which keys come in, which go out (paper, section 4.3, "Cache update"). Nobody coordinates it.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
 
 use wire::{Digest, Key};
 
 use super::Admission;
 use super::object::{HEAT_ONE, Object};
 use super::table::ObjectTable;
+use crate::hash::DigestHasher;
 use crate::time::Time;
 
 /// Evictions for hotter keys per second, as a share of the objects: bounds the churn of a noisy second.
@@ -35,7 +37,9 @@ pub(super) struct Agent {
     forming_hottest: Vec<(u32, Key)>,
     /// Turns of the search for a victim where there is no candidate.
     searches: u64,
-    held_off: std::collections::VecDeque<(Time, Digest)>,
+    /// Until when each key is held off, and all that were, by when.
+    held_off: HashMap<Digest, Time, BuildHasherDefault<DigestHasher>>,
+    held_off_turns: VecDeque<(Time, Digest)>,
 }
 
 /// An object's heat, and which it is.
@@ -70,7 +74,8 @@ impl Agent {
             hottest: Vec::new(),
             forming_hottest: Vec::new(),
             searches: 0,
-            held_off: Default::default(),
+            held_off: HashMap::default(),
+            held_off_turns: VecDeque::new(),
         }
     }
 
@@ -170,8 +175,8 @@ impl Agent {
 
     /// Lets keys come in again whose time is over.
     pub(super) fn release(&mut self, now: Time) {
-        while self.held_off.front().is_some_and(|(until, _)| *until <= now) {
-            self.held_off.pop_front();
+        while self.held_off_turns.front().is_some_and(|(until, _)| *until <= now) {
+            self.release_first();
         }
     }
 
@@ -186,10 +191,20 @@ impl Agent {
     }
 
     pub(super) fn hold_off(&mut self, now: Time, key: &Key) {
-        if self.held_off.len() == HELD_OFF_MAX {
-            self.held_off.pop_front();
+        if self.held_off_turns.len() == HELD_OFF_MAX {
+            self.release_first();
         }
-        self.held_off.push_back((now.after(self.admission.hold_off), key.digest));
+        let until = now.after(self.admission.hold_off);
+        self.held_off.insert(key.digest, until);
+        self.held_off_turns.push_back((until, key.digest));
+    }
+
+    /// Lets the key go that was held off first, unless it has been held off once more.
+    fn release_first(&mut self) {
+        let Some((until, digest)) = self.held_off_turns.pop_front() else { return };
+        if self.held_off.get(&digest) == Some(&until) {
+            self.held_off.remove(&digest);
+        }
     }
 
     /// What a newcomer must exceed, in sixteenths: the coldest, a share of it, and one request per second.
@@ -204,7 +219,7 @@ impl Agent {
     }
 
     fn is_held_off(&self, key: &Key) -> bool {
-        self.held_off.iter().any(|(_, digest)| *digest == key.digest)
+        self.held_off.contains_key(&key.digest)
     }
 }
 
@@ -224,4 +239,39 @@ fn coldest<'a>(objects: impl Iterator<Item = (&'a Key, &'a Object)>, take: usize
     ranked.truncate(take);
     ranked.sort_unstable_by_key(|(heat, key)| std::cmp::Reverse((*heat, key.digest)));
     ranked.into_iter().map(|(heat, key)| (heat, key.clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use wire::{Digest, Key};
+
+    use super::{Agent, HELD_OFF_MAX};
+    use crate::node::NodeSettings;
+    use crate::time::Time;
+
+    #[test]
+    fn a_key_is_held_off_until_the_last_time_is_over() {
+        let mut admission = NodeSettings::default().admission;
+        admission.hold_off = Duration::from_secs(10);
+        let mut agent = Agent::new(10, 10, admission);
+        let key = |number| Key { digest: Digest(number), database: 0, bytes: Bytes::new() };
+        let second = |number: u64| Time(number * 1_000_000);
+        agent.hold_off(second(0), &key(1));
+        agent.hold_off(second(4), &key(1));
+        agent.hold_off(second(5), &key(2));
+        let held = |agent: &Agent| [1, 2, 3].map(|number| agent.is_held_off(&key(number)));
+        let mut at = |now| {
+            agent.release(second(now));
+            held(&agent)
+        };
+        assert_eq!([9, 10, 13].map(&mut at), [[true, true, false]; 3], "held off twice");
+        assert_eq!([14, 15].map(&mut at), [[false, true, false], [false; 3]]);
+        agent.hold_off(second(20), &key(1));
+        assert_eq!(held(&agent), [true, false, false]);
+        (10..10 + HELD_OFF_MAX as u128).for_each(|number| agent.hold_off(second(21), &key(number)));
+        assert_eq!((held(&agent), agent.held_off()), ([false, false, false], HELD_OFF_MAX));
+    }
 }
