@@ -23,6 +23,9 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 /// An entry takes up to 4 KiB.
 const ENTRIES_MAX: usize = 16_384;
 const COUNT: usize = 10;
+/// One command more is written down for each of these intervals, beside as many at once as the log holds: where everything is
+/// slow, writing it all down would cost time just when there is none.
+const INTERVAL: Duration = Duration::from_millis(1);
 
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 const MAX_LEN: &str = "slowlog-max-len";
@@ -47,6 +50,9 @@ pub(crate) struct SlowLog {
     settings: SlowLogSettings,
     entries: VecDeque<SlowEntry>,
     next: u64,
+    /// How many may be written down at once, as of then.
+    room: usize,
+    room_at: Time,
 }
 
 #[derive(Debug)]
@@ -68,8 +74,9 @@ struct SlowEntry {
 
 impl SlowLog {
     pub(crate) fn new(settings: SlowLogSettings) -> SlowLog {
-        let mut log = SlowLog { settings, entries: VecDeque::new(), next: 0 };
+        let mut log = SlowLog { settings, entries: VecDeque::new(), next: 0, room: 0, room_at: Time(0) };
         log.set(settings);
+        log.room = log.settings.entries_max;
         log
     }
 
@@ -93,7 +100,7 @@ impl SlowLog {
         let ran = &operation.ran;
         let id = self.next;
         self.next += 1;
-        if self.settings.entries_max == 0 {
+        if !self.has_room(ran.answered) {
             return;
         }
         self.entries.truncate(self.settings.entries_max - 1);
@@ -113,7 +120,19 @@ impl SlowLog {
         });
     }
 
-    /// How many there have been.
+    fn has_room(&mut self, now: Time) -> bool {
+        let passed = now.since(self.room_at);
+        if passed >= INTERVAL {
+            let more = (passed.as_micros() / INTERVAL.as_micros()) as usize;
+            (self.room, self.room_at) = (self.room.saturating_add(more), now);
+        }
+        self.room = self.room.min(self.settings.entries_max);
+        let has = self.room > 0;
+        self.room -= usize::from(has);
+        has
+    }
+
+    /// How many there have been, written down or not.
     pub(crate) fn total(&self) -> u64 {
         self.next
     }
@@ -300,7 +319,8 @@ pub(crate) fn configuration(log: &mut SlowLog, resp3: bool, command: &Command) -
 mod tests {
     use wire::resp::Command;
 
-    use super::{Ran, arguments, is_shown};
+    use super::{Ran, SlowLog, arguments, is_shown};
+    use crate::router::settings::SlowLogSettings;
     use crate::time::Time;
 
     fn shown(args: &[&str], hides: bool) -> Vec<String> {
@@ -320,6 +340,20 @@ mod tests {
         assert_eq!((cut.len(), cut[30].as_str(), cut[31].as_str()), (32, "30", "... (9 more arguments)"));
         assert_eq!(shown(&many[..32], false)[31], "31");
         assert_eq!(shown(&["SET", "k", "v"], true), ["SET", "... (2 hidden arguments)"]);
+    }
+
+    /// What comes at once is taken as far as the log holds it, and beyond that one for each millisecond.
+    #[test]
+    fn it_takes_no_more_than_it_has_time_for() {
+        let mut log = SlowLog::new(SlowLogSettings { entries_max: 3, ..SlowLogSettings::default() });
+        let mut taken = |times: &[u64]| times.iter().filter(|time| log.has_room(Time(**time))).count();
+        assert_eq!(taken(&[50; 9]), 3);
+        assert_eq!(taken(&[900, 999]), 0);
+        assert_eq!(taken(&[2_100, 2_200, 2_300]), 2);
+        assert_eq!(taken(&(0..5_000).map(|number| 3_000 + 100 * number).collect::<Vec<_>>()), 500);
+        assert_eq!(taken(&[9_000_000; 9]), 3, "the room that there was meanwhile is not saved up");
+        log.set(SlowLogSettings::default());
+        assert!(!log.has_room(Time(10_000_000)), "it holds none");
     }
 
     #[test]
