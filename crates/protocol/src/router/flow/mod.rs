@@ -39,6 +39,7 @@ pub(crate) mod storage_info;
 pub(crate) mod stream;
 pub(crate) mod streaming;
 pub(crate) mod topics;
+mod touched;
 pub(crate) mod traffic;
 pub(crate) mod turns;
 pub(crate) mod unblock;

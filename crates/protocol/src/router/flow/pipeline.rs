@@ -12,11 +12,14 @@ use crate::router::flow::ran::Ran;
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::{CommandWay, Manner, Routed, low, runs_alone};
 use crate::router::flow::streaming::Streaming;
+use crate::router::flow::touched::TouchCounts;
 use crate::time::Time;
 use commands::{Classified, CommandKind};
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
 const CAPACITY_KEPT: usize = 64;
+/// From this length on it is written down which keys a pipeline is about; a shorter one is looked through as fast.
+const LONG: usize = 32;
 
 /// A command between its arrival and its reply.
 #[derive(Debug)]
@@ -116,22 +119,17 @@ impl Freed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyOrder {
     Free,
-    /// All of them went to this peer; `reads`: and none of them writes.
-    Follow {
-        peer: Peer,
-        reads: bool,
-    },
+    /// All of them went to this peer; to a node only reads go.
+    Follow(Peer),
     Wait,
 }
 
 impl KeyOrder {
     fn after(self, sent: SentRequest) -> KeyOrder {
         match self {
-            KeyOrder::Free => KeyOrder::Follow { peer: sent.peer, reads: sent.read },
-            KeyOrder::Follow { peer, reads } if peer == sent.peer => {
-                KeyOrder::Follow { peer, reads: reads && sent.read }
-            }
-            KeyOrder::Follow { .. } | KeyOrder::Wait => KeyOrder::Wait,
+            KeyOrder::Free => KeyOrder::Follow(sent.peer),
+            KeyOrder::Follow(peer) if peer == sent.peer => self,
+            KeyOrder::Follow(_) | KeyOrder::Wait => KeyOrder::Wait,
         }
     }
 }
@@ -155,6 +153,15 @@ impl Touch {
             _ if runs_alone(classified) => Touch::All,
             [key] => Touch::One(low(key)),
             several => Touch::Many(several.iter().map(low).collect()),
+        }
+    }
+
+    /// The keys that it names; none if it is about all.
+    pub(crate) fn digests(&self) -> &[u64] {
+        match self {
+            Touch::Nothing | Touch::All => &[],
+            Touch::One(digest) => std::slice::from_ref(digest),
+            Touch::Many(digests) => digests,
         }
     }
 
@@ -222,6 +229,8 @@ pub(crate) struct ClientPipeline {
     /// Commands that only wait for room, in order.
     turns: VecDeque<RoomTurn>,
     held_bytes: usize,
+    /// What all of its operations are about, since it became long.
+    touched: Option<Box<TouchCounts>>,
 }
 
 impl ClientPipeline {
@@ -302,7 +311,15 @@ impl ClientPipeline {
     pub(crate) fn push(&mut self, operation: ClientOperation) {
         self.waiting += usize::from(operation.waiting());
         self.held_bytes += operation.held_bytes;
+        if let Some(touched) = &mut self.touched {
+            touched.add(&operation.touch);
+        }
         self.operations.push_back(operation);
+        if self.operations.len() >= LONG && self.touched.is_none() {
+            let mut touched = Box::<TouchCounts>::default();
+            self.operations.iter().for_each(|operation| touched.add(&operation.touch));
+            self.touched = Some(touched);
+        }
     }
 
     pub(crate) fn get(&self, sequence: u64) -> Option<&ClientOperation> {
@@ -330,6 +347,7 @@ impl ClientPipeline {
         self.waiting -= self.operations.range(end..).filter(|operation| operation.waiting()).count();
         self.held_bytes -= self.operations.range(end..).map(|operation| operation.held_bytes).sum::<usize>();
         self.operations.truncate(end);
+        self.touched = None;
         let next = self.next();
         self.turns.split_off(self.turns.partition_point(|turn| turn.sequence < next))
     }
@@ -350,8 +368,13 @@ impl ClientPipeline {
         let mut operation = self.operations.pop_front()?;
         self.first += 1;
         self.held_bytes -= operation.held_bytes;
-        if self.operations.is_empty() && self.operations.capacity() > CAPACITY_KEPT {
-            self.operations = VecDeque::new();
+        if self.operations.is_empty() {
+            self.touched = None;
+            if self.operations.capacity() > CAPACITY_KEPT {
+                self.operations = VecDeque::new();
+            }
+        } else if let Some(touched) = &mut self.touched {
+            touched.remove(&operation.touch);
         }
         match std::mem::replace(&mut operation.progress, OperationProgress::Done(Bytes::new())) {
             OperationProgress::Done(bytes) => Some((operation, bytes)),
@@ -359,8 +382,20 @@ impl ClientPipeline {
         }
     }
 
-    /// What the operations before `sequence` demand of one on `digest`.
+    /// What the operations before `sequence` demand of one on `digest`. The last one on it that has not been answered decides: all
+    /// before that one went where it went, and by the same lane, or it would not have been sent.
     pub(crate) fn order(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
+        if self.touched.as_ref().is_some_and(|touched| !touched.contains(digest)) {
+            return KeyOrder::Free;
+        }
+        let before = self.operations.range(..(sequence - self.first) as usize).rev();
+        let mut orders = before.map(|operation| operation.join(digest, lane, KeyOrder::Free));
+        let order = orders.find(|order| *order != KeyOrder::Free).unwrap_or(KeyOrder::Free);
+        debug_assert_eq!(order, self.order_of_all(sequence, digest, lane));
+        order
+    }
+
+    fn order_of_all(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
         let mut order = KeyOrder::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
             order = operation.join(digest, lane, order);
@@ -494,15 +529,47 @@ mod tests {
 
     #[test]
     fn one_destination_can_be_followed() {
-        check(&[(Touch::One(7), NODE, true)], KeyOrder::Follow { peer: NODE, reads: true });
+        check(&[(Touch::One(7), NODE, true)], KeyOrder::Follow(NODE));
         let mixed = [(Touch::One(7), SHIM, true), (Touch::Many([7, 9].into()), SHIM, false)];
-        check(&mixed, KeyOrder::Follow { peer: SHIM, reads: false });
+        check(&mixed, KeyOrder::Follow(SHIM));
     }
 
     #[test]
-    fn two_destinations_and_operations_that_run_alone_make_it_wait() {
-        check(&[(Touch::One(7), SHIM, true), (Touch::One(7), NODE, true)], KeyOrder::Wait);
+    fn two_destinations_of_one_and_operations_that_run_alone_make_it_wait() {
+        let mut pipeline = pipeline(&[]);
+        let part = |request, peer| {
+            let sent = SentRequest { request, peer, read: true };
+            FanPart { sent, touch: SmallVec::from_slice(&[7]), reply: None }
+        };
+        let progress = OperationProgress::fan(vec![part(0, SHIM), part(1, NODE)], Merge::Values);
+        pipeline.push(ClientOperation::new(Time(0), Touch::Many([7, 7].into()), progress));
+        assert_eq!(pipeline.order(pipeline.next(), 7, StorageLane::default()), KeyOrder::Wait);
         check(&[(Touch::All, SHIM, false)], KeyOrder::Wait);
+    }
+
+    /// Whatever is known of what a long pipeline is about, it demands the same.
+    #[test]
+    fn long_pipelines_demand_what_short_ones_do() {
+        let mut long = pipeline(&[]);
+        for number in 0..200u64 {
+            let touch = match number % 10 {
+                0 => Touch::Many([number % 7, 90].into()),
+                1 => Touch::Nothing,
+                _ => Touch::One(number % 7),
+            };
+            let sent = SentRequest { request: number, peer: SHIM, read: true };
+            long.push(ClientOperation::new(Time(0), touch, OperationProgress::Sent(sent)));
+            assert_eq!(long.touched.is_some(), long.len() >= LONG);
+        }
+        let order = |long: &ClientPipeline, digest| long.order(long.next(), digest, StorageLane::default());
+        let follow = KeyOrder::Follow(SHIM);
+        assert_eq!([3, 90, 8].map(|digest| order(&long, digest)), [follow, follow, KeyOrder::Free]);
+        for sequence in 0..200 {
+            assert_eq!(order(&long, 3), follow, "199 is about it, and all before that is as well");
+            long.settle(sequence, OperationProgress::Done(Bytes::new()));
+            assert!(long.pop_answered().is_some());
+        }
+        assert!(long.touched.is_none() && order(&long, 3) == KeyOrder::Free);
     }
 
     #[test]

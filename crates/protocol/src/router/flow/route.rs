@@ -65,10 +65,10 @@ impl RequestTraffic {
         let shim = || wanted.placement.shim(wanted.key);
         match order {
             KeyOrder::Wait => Err(Unroutable::Wait),
-            KeyOrder::Follow { peer: Peer::Node(node), reads: true } if self.members.node_linked(node) => {
+            KeyOrder::Follow(Peer::Node(node)) if self.members.node_linked(node) => {
                 Ok(Route { peer: Peer::Node(node), ordered: true })
             }
-            KeyOrder::Follow { .. } => self.route_to_shim(shim(), order),
+            KeyOrder::Follow(_) => self.route_to_shim(shim(), order),
             KeyOrder::Free => match self.choose_node(step, wanted) {
                 Some(node) => Ok(Route { peer: Peer::Node(node), ordered: false }),
                 None => self.route_to_shim(shim(), order),
@@ -79,8 +79,8 @@ impl RequestTraffic {
     pub(crate) fn route_to_shim(&self, shim: ShimId, order: KeyOrder) -> Result<Route, Unroutable> {
         let ordered = match order {
             KeyOrder::Free => false,
-            KeyOrder::Follow { peer, .. } if peer == Peer::Shim(shim) => true,
-            KeyOrder::Follow { .. } | KeyOrder::Wait => return Err(Unroutable::Wait),
+            KeyOrder::Follow(peer) if peer == Peer::Shim(shim) => true,
+            KeyOrder::Follow(_) | KeyOrder::Wait => return Err(Unroutable::Wait),
         };
         if !self.members.shim_linked(shim) {
             return Err(Unroutable::Unavailable(shim));
