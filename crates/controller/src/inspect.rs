@@ -1,4 +1,5 @@
-//! Where one key lives: its storage, its place in every layer, and whether members report it as hot. It asks nobody.
+//! Where one key lives: its storage, its place in every layer, other nodes that have it, and whether members report it as hot. It asks
+//! nobody.
 
 use bytes::Bytes;
 use config::key_text;
@@ -17,6 +18,9 @@ pub struct Inspection {
     pub shim: String,
     pub rack: String,
     pub places: Vec<KeyPlace>,
+    /// Other nodes among whose hottest it is: it is too hot for its places. They may be more.
+    #[serde(default)]
+    pub further: Vec<FurtherPlace>,
     /// Whether a member counts it among its hottest.
     pub hot: bool,
     /// Requests per second that those members see; 0 says only that it is not among them.
@@ -33,6 +37,14 @@ pub struct KeyPlace {
     pub heat: Option<u64>,
 }
 
+/// A node beside the key's places that has a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FurtherPlace {
+    pub node: String,
+    /// Requests per second that this node sees.
+    pub heat: u64,
+}
+
 pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapError> {
     let config = service.config();
     let placement = config.placement(service.map())?;
@@ -47,11 +59,21 @@ pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapEr
         let heat = node.as_ref().and_then(|node| seen.members.get(node)).copied();
         KeyPlace { layer: layer.name.clone(), node, heat }
     });
+    let places: Vec<KeyPlace> = places.collect();
+    let is_place = |node: &str| places.iter().any(|place| place.node.as_deref() == Some(node));
+    let nodes = placement.map().layers.iter().flat_map(|layer| &layer.nodes);
+    let others = nodes.map(|node| &config.node(node.id).id).filter(|node| !is_place(node));
+    let further = others.filter_map(|node| {
+        let heat = *seen.members.get(node)?;
+        Some(FurtherPlace { node: node.clone(), heat })
+    });
+    let further = further.collect();
     Ok(Inspection {
         epoch: placement.epoch(),
         shim: shim.id.clone(),
         rack: shim.rack.clone(),
-        places: places.collect(),
+        places,
+        further,
         hot: !seen.members.is_empty(),
         heat: seen.heat,
         key: text,

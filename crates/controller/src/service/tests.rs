@@ -14,7 +14,7 @@ use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus
 use wire::{NodeId, Partition};
 
 use super::{HeartbeatRefusal, Service};
-use crate::inspect::inspect;
+use crate::inspect::{FurtherPlace, inspect};
 use crate::store::{ControllerStore, MemoryStore, StoreChange, StoreError, StoredRoster, map_text};
 use crate::view::{MemberState, members};
 
@@ -481,6 +481,24 @@ fn a_map_of_another_cluster_is_left_alone() {
 }
 
 #[test]
+fn inspection_names_nodes_beyond_the_places() {
+    let mut wider = (*config()).clone();
+    wider.nodes.push(NodeConfig::new("n2", "spine", None, "127.0.0.1:0".parse().unwrap()));
+    let mut world = World::over(Fickle::new(), Arc::new(wider));
+    let node = |(number, heat): (u32, u64)| {
+        let (id, hottest) = (format!("n{number}"), vec![HotKey { key: "hot".to_owned(), heat }]);
+        MemberStatus::Node(NodeStatus { id, hottest, ..NodeStatus::default() })
+    };
+    world.beat(0, [(0, 40), (1, 41), (2, 42)].map(node).into()).unwrap();
+    let found = inspect(&world.service, b"hot").unwrap();
+    let further = match found.places[1].node.as_deref() {
+        Some("n1") => FurtherPlace { node: "n2".to_owned(), heat: 42 },
+        _ => FurtherPlace { node: "n1".to_owned(), heat: 41 },
+    };
+    assert_eq!((found.further, found.heat), (vec![further], 123));
+}
+
+#[test]
 fn inspection_names_storage_places_and_heat() {
     let mut world = World::new();
     let hottest = vec![HotKey { key: "hot\\x00".to_owned(), heat: 40 }];
@@ -497,6 +515,8 @@ fn inspection_names_storage_places_and_heat() {
     assert_eq!((found.shim.as_str(), found.rack.as_str(), found.hot, found.heat), ("s0", "r0", true, 80));
     let places: Vec<_> = found.places.iter().map(|p| (p.layer.as_str(), p.node.as_deref(), p.heat)).collect();
     assert_eq!(places, [("leaf", Some("n0"), Some(40)), ("spine", Some("n1"), Some(40))]);
+
+    assert_eq!(found.further, []);
 
     let cold = inspect(&world.service, b"cold").unwrap();
     assert_eq!((cold.hot, cold.heat), (false, 0));

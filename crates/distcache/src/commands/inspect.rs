@@ -32,6 +32,11 @@ fn report(found: &Inspection) -> String {
         let heat = place.heat.map(|heat| format!(", {heat} requests/s there")).unwrap_or_default();
         lines.push(format!("  layer {}: {node}{heat}", place.layer));
     }
+    if !found.further.is_empty() {
+        let further = found.further.iter().map(|further| format!("{} ({}/s)", further.node, further.heat));
+        let further = further.collect::<Vec<_>>().join(", ");
+        lines.push(format!("  too hot for these alone, and also in {further}"));
+    }
     lines.push(match found.hot {
         true => format!("  hot: {} requests/s", found.heat),
         false => "  not among the hottest keys of any member".to_owned(),
@@ -42,7 +47,7 @@ fn report(found: &Inspection) -> String {
 #[cfg(test)]
 mod tests {
     use super::report;
-    use controller::{Inspection, KeyPlace};
+    use controller::{FurtherPlace, Inspection, KeyPlace};
 
     #[test]
     fn every_place_has_a_line() {
@@ -57,15 +62,17 @@ mod tests {
             shim: "shim-0".to_owned(),
             rack: "r0".to_owned(),
             places: vec![place("leaf", Some("leaf-0"), Some(7)), place("spine", None, None)],
+            further: ["leaf-1", "leaf-3"].map(|node| FurtherPlace { node: node.to_owned(), heat: 6 }).into(),
             hot: true,
-            heat: 7,
+            heat: 19,
         };
         let expected = "\
 key k (map epoch 2)
   stored behind shim-0 in rack r0
   layer leaf: leaf-0, 7 requests/s there
   layer spine: no node: none that could hold it is up
-  hot: 7 requests/s";
+  too hot for these alone, and also in leaf-1 (6/s), leaf-3 (6/s)
+  hot: 19 requests/s";
         assert_eq!(report(&found), expected);
     }
 }
