@@ -34,8 +34,9 @@ impl Directory {
         Directory { version, entries: SmallVec::new() }
     }
 
-    /// Registers a copy before storage is read for it.
-    pub fn register(&mut self, node: NodeId, fill: u64, view: View) {
+    /// Registers a copy before storage is read for it. Tells whether it is the node's first one.
+    pub fn register(&mut self, node: NodeId, fill: u64, view: View) -> bool {
+        let before = self.entries.len();
         let index = self.place(node).unwrap_or_else(|index| {
             let entry = Entry { node, fill, servable: true, pending: None, views: SmallVec::new() };
             self.entries.insert(index, entry);
@@ -47,6 +48,7 @@ impl Directory {
         if entry.views.len() < VIEWS_HINTED_MAX && !entry.views.contains(&view) {
             entry.views.push(view);
         }
+        self.entries.len() > before
     }
 
     /// Whether a node may serve a value of the key, now or when it is committed.
@@ -72,15 +74,15 @@ impl Directory {
         self.place(node).ok().map(|place| &mut self.entries[place])
     }
 
-    /// The node has acknowledged an INV, which may have held an early value.
-    pub fn acknowledge(&mut self, node: NodeId, ack: &Ack, early_value: bool) {
-        let Some(entry) = self.entry_mut(node) else { return };
+    /// The node has acknowledged an INV, which may have held an early value. Tells whether it holds nothing any more.
+    pub fn acknowledge(&mut self, node: NodeId, ack: &Ack, early_value: bool) -> bool {
+        let Some(entry) = self.entry_mut(node) else { return false };
         if ack.nothing_held.is_some_and(|fill| entry.fill <= fill) {
-            self.remove(node);
-            return;
+            return self.remove(node);
         }
         entry.servable = false;
         entry.pending = (early_value && ack.nothing_held.is_none()).then_some(ack.version);
+        false
     }
 
     /// The nodes that hold exactly the value of `version` pending; they count as servable from now on. None if another

@@ -104,7 +104,7 @@ impl Shim {
         let Some(outstanding) = link.outstanding.remove(&ack.version) else { return };
         if let Some(state) = self.keys.get_mut(&ack.key) {
             let early = outstanding.message.value.is_some();
-            state.directory.acknowledge(node, ack, early);
+            self.statistics.copies -= u64::from(state.directory.acknowledge(node, ack, early));
         }
         self.acknowledge_operation(outstanding.operation);
     }
@@ -116,8 +116,11 @@ impl Shim {
             return;
         }
         let Some(state) = self.keys.get_mut(key) else { return };
-        if state.directory.evict(node, *fill) && state.is_idle() {
-            self.keys.remove(key);
+        if state.directory.evict(node, *fill) {
+            self.statistics.copies -= 1;
+            if state.is_idle() {
+                self.keys.remove(key);
+            }
         }
     }
 
@@ -165,12 +168,12 @@ impl Shim {
     }
 
     fn remove_entries(&mut self, node: NodeId) -> bool {
-        let mut held = false;
+        let before = self.statistics.copies;
         self.keys.retain(|_, state| {
-            held |= state.directory.remove(node);
+            self.statistics.copies -= u64::from(state.directory.remove(node));
             !state.is_idle()
         });
-        held
+        self.statistics.copies < before
     }
 
     /// A barrier: every node with a live session drops everything that this shim has granted.

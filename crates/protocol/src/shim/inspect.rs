@@ -48,6 +48,12 @@ impl Shim {
         }
     }
 
+    /// Whether the count of copies agrees with the directory.
+    pub fn is_consistent(&self) -> bool {
+        let copies: usize = self.keys.values().map(|state| state.directory.entries.len()).sum();
+        copies == self.copies()
+    }
+
     /// The nodes that hold this key as far as the directory knows.
     pub fn holders(&self, key: &Key) -> impl Iterator<Item = NodeId> + '_ {
         let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);

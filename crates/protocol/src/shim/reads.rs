@@ -92,7 +92,7 @@ impl Shim {
             let sequence = self.sequence;
             // The key outlives the read buffer that it arrived in.
             let state = self.keys.entry(own(&fetch.key)).or_insert_with(|| KeyState::new(sequence));
-            state.directory.register(node, fill, view);
+            self.statistics.copies += u64::from(state.directory.register(node, fill, view));
             fetch.version = Some(state.directory.version);
             fetch.tracked = self.track_read(&fetch.key, resp3);
         }

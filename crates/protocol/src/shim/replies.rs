@@ -122,6 +122,7 @@ impl Shim {
                 state.directory.entries.clear();
                 state.mark = ReadMark::default();
             }
+            self.statistics.copies = 0;
             self.end_quarantine();
             self.touching.clear();
             self.short_leases = traits.short_leases;

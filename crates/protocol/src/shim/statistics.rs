@@ -138,7 +138,6 @@ impl Shim {
         ShimStatistics {
             load,
             storage_limit: u64::from(self.storage_limit.limit()),
-            copies: self.copies() as u64,
             elastic_keys: self.elastic.raised() as u64,
             copies_most: self.elastic.places_most() as u64,
             sessions: self.sessions() as u64,
@@ -164,7 +163,7 @@ impl Shim {
 
     /// Copies that the directory knows of.
     pub fn copies(&self) -> usize {
-        self.keys.values().map(|state| state.directory.entries.len()).sum()
+        self.statistics.copies as usize
     }
 
     /// Nodes whose lease runs.

@@ -27,6 +27,9 @@ impl Cluster {
             let feeds = [self.shape.has_feed(), self.shape.bounded.is_none()];
             let proofs = 1 + feeds.into_iter().filter(|has| *has).count();
             let at_rest = ShimBacklog { tickets: backlog.tickets.saturating_sub(proofs), ..backlog };
+            if !shim.is_consistent() {
+                found.push(format!("shim {} has lost count of its copies", server.current));
+            }
             if at_rest != ShimBacklog::default() {
                 found.push(format!("shim {} is left with {backlog:?}", server.current));
             }
