@@ -144,4 +144,5 @@ scripts! {
     write_lost_and_applied_late
     write_queued_after_commit
     write_queued_behind_a_write
+    write_that_waits_holds_no_key_off
 }

@@ -80,8 +80,9 @@ pub(super) struct Object {
     pub(super) cached: SmallVec<[Cached; 1]>,
     pub(super) pending: Option<(EarlyValue, Time)>,
     pub(super) fetching: Vec<Fetching>,
-    /// Fills refused in a row.
+    /// Fills refused in a row, and when the first of them was.
     pub(super) refused: u8,
+    pub(super) refused_since: Time,
     /// Sixteenths of a hit per second, averaged over about eight seconds.
     pub(super) heat: u32,
     pub(super) hits: u32,
@@ -103,6 +104,7 @@ impl Object {
             pending: None,
             fetching: Vec::new(),
             refused: 0,
+            refused_since: Time(0),
             heat: heat.saturating_mul(HEAT_ONE),
             hits: 0,
             invalidation_heat: 0,

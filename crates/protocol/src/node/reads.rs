@@ -14,7 +14,8 @@ use crate::key_view::KeyView;
 use crate::policy::Eligibility;
 use crate::time::Time;
 
-/// Fills refused in a row before a key is held off: its replies cannot be cached at present.
+/// Fills refused in a row before a key is held off, if it is so for longer than a write waits for a node that is lost: its replies
+/// cannot be cached at present.
 const REFUSED_MAX: u8 = 16;
 
 /// A view that may come in, with its heat in requests per second, and how many places its key is said to have.
@@ -302,8 +303,13 @@ impl Node {
     /// Keeps the books in order: refused keys are held off, too many bytes push the coldest out.
     fn after_fill(&mut self, step: &mut NodeStep<'_>, key: &Key, kept: bool, fits: bool) {
         if let Some(object) = self.objects.get_mut(key) {
+            if object.refused == 0 {
+                object.refused_since = step.now;
+            }
             object.refused = if kept { 0 } else { object.refused.saturating_add(1) };
-            if (!fits || object.refused >= REFUSED_MAX) && object.fetching.is_empty() {
+            let refused_for = step.now.since(object.refused_since);
+            let lasts = object.refused >= REFUSED_MAX && refused_for > self.config.lease.restart_wait() * 2;
+            if (!fits || lasts) && object.fetching.is_empty() {
                 self.agent.hold_off(step.now, key);
                 self.evict(step, key);
             }
