@@ -1,4 +1,5 @@
-//! Nodes say that keys are hot, or cold, whatever is asked of them, and are told of numbers of places that no shim has decided.
+//! Nodes say that keys are hot, or cold, whatever is asked of them, and are told of numbers of places that no shim has decided; shims
+//! are told that they have no time left, or plenty.
 //! Only what the right peers could say, in sessions that are open.
 
 use protocol::{node, shim};
@@ -15,6 +16,10 @@ impl Cluster {
     pub(crate) fn talk_of_heat(&mut self) -> bool {
         let server = self.world.random.index(self.servers.len());
         let slot = self.servers[server].current;
+        if self.hosts[slot].shim().is_some() && self.hosts[slot].is_awake(self.world.now()) {
+            let permille = self.world.random.pick(&[0, 150, 1000]);
+            self.step_shim(slot, shim::Input::Busy { permille });
+        }
         let mut said = false;
         for _ in 0..self.world.random.between(1, MESSAGES_MAX) {
             let key = self.keys[self.world.random.index(self.keys.len())].key.clone();

@@ -73,3 +73,43 @@ impl Births {
         same.or(since.first()).map_or(asked, |read| read.time)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use protocol::storage::network::ConnectionId;
+    use wire::resp::Command;
+    use wire::{Digest, Key};
+
+    use super::Births;
+    use crate::storage::Effect;
+    use crate::storage::redis::Outcome;
+
+    /// Reads of others that were ahead of it in the queue found something else.
+    #[test]
+    fn a_copy_is_of_the_first_read_that_found_what_it_holds() {
+        let mut births = Births::default();
+        let mut run = |connection, words: &[&str], reply: &'static str, now| {
+            let outcome = Outcome {
+                command: Command::from_args(words),
+                reply: Bytes::from_static(reply.as_bytes()),
+                killed: Vec::new(),
+                effect: Effect::Read,
+                tracked: None,
+            };
+            births.note_execution(ConnectionId(connection), &outcome, now);
+        };
+        for (connection, value, at) in [(1, "old", 10), (2, "old", 20), (1, "new", 30), (2, "new", 40)] {
+            run(connection, &["PTTL", "k"], ":-1", at);
+            run(3, &["GET", "k"], "nobody asked for a copy", at);
+            run(connection, &["GET", "k"], value, at + 1);
+        }
+        run(1, &["PTTL", "k"], ":-1", 50);
+        let key = Key { digest: Digest(1), database: 0, bytes: Bytes::from_static(b"k") };
+        let read = |asked, found: &'static str| {
+            births.read_since(&key, asked, &Bytes::from_static(found.as_bytes()))
+        };
+        assert_eq!((read(15, "new"), read(15, "old"), read(35, "new")), (30, 20, 40));
+        assert_eq!((read(15, "another form"), read(60, "new")), (20, 60), "the earliest that it may be");
+    }
+}
