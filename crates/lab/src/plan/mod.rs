@@ -167,8 +167,8 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     let why = match plan.shape.layers.len() {
         1 => format!("of {hottest:.2} % of the requests: the only node has it (Small Cache, section 4.1)"),
         _ => format!(
-            "of {hottest:.2} % of the requests at that throughput: two for each T/2 of reads, rounded up to 3 x 2^n or 2^n \
-             (DistCache, theorem 1)"
+            "of {hottest:.2} % of the requests: two for each T/2 of reads (DistCache, theorem 1), up to 2^n or 3 x 2^n, or \
+             as many as its writes allow"
         ),
     };
     line("copies of the hottest", plan.degree.to_string(), &why);
@@ -187,7 +187,7 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     line("throughput", format!("{:.0}", plan.throughput), &why);
     let why = "requests/s from servers with equal parts, whatever is read (Small Cache, Eq. 12)";
     line("servers' bound", format!("{:.0}", plan.bound), why);
-    let why = "1 / (1 + D x layers), D = 1: copies take 1 - W off a server and add W D each; further ones answer 4 reads per write, in half of its time";
+    let why = "1 / (1 + D x layers), D = 1: copies take 1 - W off a server and add W D each";
     line("writes at most, %", format!("{:.1}", 100.0 * plan.write_ratio_max), why);
     if let Some(x) = plan.worst_x {
         line("the worst asks for", x.to_string(), "keys at one rate (Small Cache, section 4.2)");

@@ -147,6 +147,13 @@ impl ElasticKey {
         }
     }
 
+    /// Gives it so many places; returns by how much that changes what is spent.
+    fn set_degree(&mut self, degree: Degree) -> f64 {
+        let before = self.spent();
+        self.degree = degree;
+        self.spent() - before
+    }
+
     /// The step for a key that takes so much, as far as its writes and the shim's time allow.
     fn wanted(&self, taken: u64, layers: usize, bounds: CopyBounds) -> Degree {
         let hits: u64 = self.reports.iter().map(|report| u64::from(report.hits)).sum();
@@ -238,9 +245,7 @@ impl ElasticKeys {
         if wanted <= elastic.degree {
             return Change::Nothing;
         }
-        let spent = elastic.spent();
-        elastic.degree = wanted;
-        self.spent += elastic.spent() - spent;
+        self.spent += elastic.set_degree(wanted);
         Change::Raised
     }
 
@@ -260,9 +265,7 @@ impl ElasticKeys {
         // A quarter more than it has taken, so that it does not go up again at once.
         let wanted = elastic.wanted(taken * 5 / 4, placement.layers_count(), bounds);
         if wanted < elastic.degree {
-            let spent = elastic.spent();
-            elastic.degree = wanted;
-            self.spent -= spent - elastic.spent();
+            self.spent += elastic.set_degree(wanted);
             return Change::Lowered;
         }
         if moved { Change::Moved } else { Change::Nothing }

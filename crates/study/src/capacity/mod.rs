@@ -21,7 +21,8 @@
 //!   condition, at the rate that comes out (or at the offered one): those of the paper, and then other nodes that are up in the
 //!   product's order of preference. Their number is the next step of the product's ladder, not the least that would do: it is
 //!   what a cluster has, at most half more places than needed. Like the product's, copies are no more than a fourth of their
-//!   reads per write. All nodes are alike to the rule, with the rate of the slower layer.
+//!   reads per write, and the invalidations of an object take no more than half of what its server can do; the product counts all
+//!   objects of a server together. All nodes are alike to the rule, with the rate of the slower layer.
 //! - The bound is what all nodes could serve of the reads that go to them, or all servers of the rest, if all were equally full.
 
 mod elastic;
