@@ -140,6 +140,7 @@ scripts! {
     strict_read_feed_lost
     views_of_one_key
     waiting_behind_a_write_that_invalidates
+    waiting_for_earlier_leases
     waiting_for_the_rate
     write_lost_and_applied_late
     write_queued_after_commit

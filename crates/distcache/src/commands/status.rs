@@ -166,12 +166,12 @@ fn shim_cells(shim: &ShimStatus) -> Vec<String> {
         counted.storage_writes.to_string(),
         counted.copies.to_string(),
         counted.invalidated_copies.to_string(),
-        match (shim.standing_by, shim.storage_up) {
-            (true, _) => "standby",
-            (false, true) => "up",
-            (false, false) => "down",
-        }
-        .to_owned(),
+        match (shim.standing_by, shim.storage_up, counted.hold_milliseconds) {
+            (true, ..) => "standby".to_owned(),
+            (false, true, 0) => "up".to_owned(),
+            (false, true, hold) => format!("writes wait {} s", hold.div_ceil(1000)),
+            (false, false, _) => "down".to_owned(),
+        },
     ]
 }
 

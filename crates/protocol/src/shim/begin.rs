@@ -195,7 +195,8 @@ impl Shim {
         }
         self.statistics.expired += 1;
         if let Some(origin) = operation.origin.filter(|_| !operation.cancelled) {
-            let refusal = super::refusal::Refusal { status: wire::Status::Busy, value: self.too_late() };
+            let refusal =
+                super::refusal::Refusal { status: wire::Status::Busy, value: self.too_late(step.now) };
             step.refuse(origin, &refusal);
         }
     }
@@ -203,7 +204,7 @@ impl Shim {
     fn expired(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message) {
         self.statistics.expired += 1;
         let told = match self.waiting.limits().waits() {
-            true => self.too_late(),
+            true => self.too_late(step.now),
             false => Bytes::from_static(self.reason_to_refuse(step.now)),
         };
         if let Some(answer) = requests::refusal(message, told) {
@@ -226,8 +227,17 @@ impl Shim {
         }
     }
 
-    fn too_late(&self) -> Bytes {
+    fn too_late(&self, now: Time) -> Bytes {
         let patience_ms = self.waiting.limits().patience().unwrap_or_default().as_millis();
+        let hold = self.hold(now);
+        if !hold.is_zero() {
+            return format!(
+                "-BUSY DistCache: the command waited for longer than queue_ms_max ({patience_ms} ms) and was not executed; leases of \
+                 an earlier process may run at this storage server for {} s more, try again then\r\n",
+                hold.as_millis().div_ceil(1000)
+            )
+            .into();
+        }
         format!(
             "-BUSY DistCache: the command waited for its storage server for longer than queue_ms_max ({patience_ms} ms); \
              it was not executed, try again later\r\n"

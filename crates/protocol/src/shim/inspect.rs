@@ -82,6 +82,11 @@ impl Shim {
         now < self.hold_until
     }
 
+    /// How long writes are still held, once storage is there.
+    pub(super) fn hold(&self, now: Time) -> Duration {
+        if self.hold_until.0 == u64::MAX { Duration::ZERO } else { self.hold_until.since(now) }
+    }
+
     /// Whether copies may still show what storage has lost, so that nothing is read there.
     pub fn holds_reads(&self, now: Time) -> bool {
         now < self.reads_hold_until

@@ -107,6 +107,8 @@ statistics! {
         quarantined: gauge("keys", "Keys whose last write has an unknown outcome",
             "above 0 for more than seconds: storage does not answer reads of keys whose last write has an unknown \
              outcome"),
+        hold_milliseconds: gauge("ms", "How long writes are still held, for leases of earlier processes",
+            "above 0 after a start of the shim or of storage: [writes are slow](runbooks.md#writes-are-slow)") as "hold_ms",
         overflowed: shed("rate",
             "with `overload = \"refuse\"`, the same as for nodes, at a shim with a `rate_max`; fills may always \
              wait for 250 ms"),
@@ -147,6 +149,7 @@ impl Shim {
             feed_delay_microseconds: feed.delay.as_micros() as u64,
             staleness_microseconds: feed.staleness.as_micros() as u64,
             staleness_longest_microseconds: feed.staleness_longest.as_micros() as u64,
+            hold_milliseconds: self.hold(now).as_millis() as u64,
             foreign_connections: self.foreign_writers().connections.len() as u64,
             storage_evicts: u64::from(self.foreign_writers().eviction.is_some()),
             observed_keys: self.observed() as u64,
