@@ -4,6 +4,7 @@ mod config;
 
 use std::path::PathBuf;
 
+use protocol::node::OBJECT_OVERHEAD_BYTES;
 use serde::Serialize;
 use study::PopularitySpec;
 use study::capacity::CapacityPlacing;
@@ -160,8 +161,8 @@ fn print_plan(arguments: &PlanArguments, plan: &ClusterPlan) {
     }
     let why = format!("c = k n ln n + 1, k = {FACTOR}, alpha = {CONFIDENCE} (Small Cache, section 4.3)");
     line("objects in a layer", format!("{:.0}", plan.shape.cached), &why);
-    let why =
-        format!("15 MiB + objects x {} bytes (value, 80 of key, 256 of the node's own)", plan.object_bytes);
+    let (bytes, own) = (plan.object_bytes, OBJECT_OVERHEAD_BYTES);
+    let why = format!("15 MiB + objects x {bytes} bytes (value, 80 of key, {own} of the node's own)");
     line("memory of a node, MiB", format!("{:.1}", plan.memory_bytes as f64 / f64::from(1 << 20)), &why);
     let hottest = 100.0 * plan.hottest;
     let why = match plan.shape.layers.len() {

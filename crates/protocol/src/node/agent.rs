@@ -8,7 +8,7 @@ use wire::{Digest, Key};
 
 use super::Admission;
 use super::object::{HEAT_ONE, Object};
-use super::table::ObjectTable;
+use super::table::{ObjectTable, half_of};
 use crate::hash::DigestHasher;
 use crate::time::Time;
 
@@ -42,8 +42,8 @@ pub(super) struct Agent {
     held_off_turns: VecDeque<(Time, Digest)>,
 }
 
-/// An object's heat, and which it is.
-type Candidate = (u32, Digest);
+/// An object's heat, and the half of its digest.
+type Candidate = (u32, u64);
 
 /// A key that may come in.
 #[derive(Clone, Copy, Debug)]
@@ -131,23 +131,24 @@ impl Agent {
         }
         self.searches += 1;
         let few = objects.sample(self.searches.wrapping_mul(SEARCHED_MAX as u64), SEARCHED_MAX);
-        let coldest_of = |objects: &mut dyn Iterator<Item = (&Key, &Object)>| {
-            let idle = objects.filter(|(_, object)| object.fetching.is_empty());
-            idle.min_by_key(|(key, object)| (object.heat, key.digest)).map(|(key, _)| key.clone())
+        let coldest_of = |objects: &mut dyn Iterator<Item = &Object>| {
+            let idle = objects.filter(|object| object.is_idle());
+            idle.min_by_key(|object| (object.heat, object.digest())).map(Object::key)
         };
         // Hardly ever is nothing of so many idle.
         coldest_of(&mut { few }).or_else(|| coldest_of(&mut objects.iter()))
     }
 
     /// The pass has come to an object, whose heat has decayed.
-    pub(super) fn rank(&mut self, key: &Key, heat: u32) {
-        self.slice.push((heat, key.digest));
+    pub(super) fn rank(&mut self, object: &Object) {
+        let (heat, digest) = (object.heat, object.digest());
+        self.slice.push((heat, half_of(digest)));
         let is_after =
-            |(other, known): &(u32, Key)| (*other, Reverse(known.digest)) > (heat, Reverse(key.digest));
+            |(other, known): &(u32, Key)| (*other, Reverse(known.digest)) > (heat, Reverse(digest));
         let place = self.forming_hottest.partition_point(is_after);
         if place < HOTTEST_MAX {
             self.forming_hottest.truncate(HOTTEST_MAX - 1);
-            self.forming_hottest.insert(place, (heat, key.clone()));
+            self.forming_hottest.insert(place, (heat, object.key()));
         }
     }
 
@@ -186,7 +187,7 @@ impl Agent {
 
     /// What goes first when the limits have fallen, the coldest first; nothing that is being fetched.
     pub(super) fn coldest_sixteenth(&self, objects: &ObjectTable) -> Vec<Key> {
-        let idle = objects.iter().filter(|(_, object)| object.fetching.is_empty());
+        let idle = objects.iter().filter(|object| object.is_idle());
         coldest(idle, objects.len() / CHURN_DIVISOR).into_iter().rev().map(|(_, key)| key).collect()
     }
 
@@ -224,21 +225,21 @@ impl Agent {
 }
 
 /// The key of a candidate that is still there and not being fetched.
-fn evictable(objects: &ObjectTable, candidate: Digest) -> Option<Key> {
-    let (key, object) = objects.with_digest(candidate)?;
-    object.fetching.is_empty().then(|| key.clone())
+fn evictable(objects: &ObjectTable, candidate: u64) -> Option<Key> {
+    let object = objects.with_half(candidate)?;
+    object.is_idle().then(|| object.key())
 }
 
 /// So many of the coldest, at least one, coldest last.
-fn coldest<'a>(objects: impl Iterator<Item = (&'a Key, &'a Object)>, take: usize) -> Vec<(u32, Key)> {
-    let mut ranked: Vec<(u32, &Key)> = objects.map(|(key, object)| (object.heat, key)).collect();
+fn coldest<'a>(objects: impl Iterator<Item = &'a Object>, take: usize) -> Vec<(u32, Key)> {
+    let mut ranked: Vec<(u32, &Object)> = objects.map(|object| (object.heat, object)).collect();
     let take = take.max(1).min(ranked.len());
     if take < ranked.len() {
-        ranked.select_nth_unstable_by_key(take, |(heat, key)| (*heat, key.digest));
+        ranked.select_nth_unstable_by_key(take, |(heat, object)| (*heat, object.digest()));
     }
     ranked.truncate(take);
-    ranked.sort_unstable_by_key(|(heat, key)| std::cmp::Reverse((*heat, key.digest)));
-    ranked.into_iter().map(|(heat, key)| (heat, key.clone())).collect()
+    ranked.sort_unstable_by_key(|(heat, object)| Reverse((*heat, object.digest())));
+    ranked.into_iter().map(|(heat, object)| (heat, object.key())).collect()
 }
 
 #[cfg(test)]

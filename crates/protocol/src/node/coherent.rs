@@ -1,10 +1,10 @@
 //! Sessions, invalidations and commits at a node: the rules of `coherence` applied to its table.
 
 use wire::message::{Ack, Commit, Invalidate, Renew, Revoke, Revoked};
-use wire::{Key, Message, Peer, ShimId, Status, View};
+use wire::{Key, Message, Peer, ShimId, View};
 
 use super::Node;
-use super::object::{Fetching, Waiter, expiry};
+use super::object::{Fetching, Object, Waiter};
 use super::step::NodeStep;
 use crate::coherence::copy::Invalidated;
 use rand::RngExt;
@@ -28,8 +28,9 @@ impl Node {
         let placement = &self.placement;
         self.offers.retain(|offer| placement.shim(&offer.key) != shim);
         let mut lost = Vec::new();
-        for (key, object) in self.objects.iter_mut().filter(|(_, object)| object.shim == shim) {
-            let waiters = object.fetching.drain(..).flat_map(|fetching| fetching.waiters);
+        for object in self.objects.iter_mut().filter(|object| object.shim == shim && !object.is_idle()) {
+            let key = object.key();
+            let waiters = object.give_up_fetches().into_iter().flat_map(|fetching| fetching.waiters);
             lost.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
         let passed_on: Vec<usize> = (self.forwarded.iter())
@@ -130,18 +131,20 @@ impl Node {
             // That session's copies are gone for good, and its fills are ignored.
             nothing_held = Some(u64::MAX);
         } else if let Some(object) = self.objects.get_mut(&key).filter(|object| object.shim == shim) {
-            for fetching in &mut object.fetching {
+            for fetching in object.fetching_mut() {
                 fetching.filling.poison(version);
             }
             // A view that nobody asked for here would be served before reads of it that were passed on.
             let value = value.filter(|_| object.admits(View::GET));
-            let outcome = object.copy.invalidate(version, value.is_some());
+            let outcome = object.change(|copy| copy.invalidate(version, value.is_some()));
             if outcome != Invalidated::Stale {
                 object.invalidations = object.invalidations.saturating_add(1);
-                self.bytes -= object.drop_replies();
+                let before = object.bytes();
+                object.drop_replies();
+                self.bytes = self.bytes - before + object.bytes();
             }
-            if outcome == Invalidated::Held {
-                object.pending = value.map(|value| (value, step.now));
+            if let (Invalidated::Held, Some(value)) = (outcome, value) {
+                object.hold(value, step.now);
             }
         } else {
             nothing_held = Some(link.fill_last);
@@ -158,15 +161,13 @@ impl Node {
             return;
         }
         let Some(object) = self.objects.get_mut(key).filter(|object| object.shim == shim) else { return };
-        if !object.copy.commit(*version) {
+        if !object.change(|copy| copy.commit(*version)) {
             return;
         }
         self.statistics.commits += 1;
-        if let Some((early, received)) = object.pending.take() {
-            let expiry = expiry(received, early.ttl_ms);
-            let change = object.keep(View::GET, Status::Ok, &early.value, expiry);
-            self.bytes = self.bytes.saturating_add_signed(change);
-        }
+        let before = object.bytes();
+        object.confirm();
+        self.bytes = self.bytes - before + object.bytes();
     }
 
     pub(super) fn close_if_lapsed(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
@@ -185,14 +186,12 @@ impl Node {
 
     /// Drops everything of one shim. Those who wait for fills are served by storage instead.
     pub(super) fn drop_objects(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
-        let mut keys: Vec<Key> = (self.objects.iter())
-            .filter(|(_, object)| object.shim == shim)
-            .map(|(key, _)| key.clone())
-            .collect();
+        let of_it = self.objects.iter().filter(|object| object.shim == shim);
+        let mut keys: Vec<Key> = of_it.map(Object::key).collect();
         keys.sort_unstable_by_key(|key| key.digest);
         for key in keys {
-            let Some(object) = self.remove(&key) else { continue };
-            for Fetching { view, command, waiters, .. } in object.fetching {
+            let Some(mut object) = self.remove(&key) else { continue };
+            for Fetching { view, command, waiters, .. } in object.give_up_fetches() {
                 for waiter in waiters {
                     self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
                 }

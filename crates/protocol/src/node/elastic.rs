@@ -45,7 +45,7 @@ impl Node {
         let SetDegree { key, degree } = told;
         let degree = *degree;
         let Some(object) = self.objects.get(key).filter(|object| object.shim == shim) else { return };
-        let (before, idle) = (object.holding, object.fetching.is_empty());
+        let (before, idle) = (object.holding, object.is_idle());
         if (object.degree, before) == (degree, Holding::Place) && degree.is_base() {
             return;
         }

@@ -24,7 +24,7 @@ pub struct NodeBacklog {
 
 impl Node {
     /// The reply that a read of `view` would get from this node's copy at `now`; empty for the null reply to GET.
-    pub fn servable(&self, now: Time, key: &Key, view: View) -> Option<&Bytes> {
+    pub fn servable(&self, now: Time, key: &Key, view: View) -> Option<Bytes> {
         let object = self.objects.get(key)?;
         let lease = self.links.get(usize::from(object.shim.0))?.session.holds(now);
         object.reply(now, view).filter(|_| lease).map(|(_, value)| value)
@@ -42,12 +42,12 @@ impl Node {
     }
 
     /// Every key that it has an object for.
-    pub fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.objects.iter().map(|(key, _)| key)
+    pub fn keys(&self) -> impl Iterator<Item = Key> {
+        self.objects.iter().map(Object::key)
     }
 
     pub fn backlog(&self) -> NodeBacklog {
-        let fetches = || self.objects.values().flat_map(|object| &object.fetching);
+        let fetches = || self.objects.iter().flat_map(Object::fetching);
         NodeBacklog {
             forwarded: self.forwarded.len(),
             fetches: fetches().count(),
@@ -59,7 +59,7 @@ impl Node {
 
     /// Whether the counts kept beside the objects and the reads passed on agree with them.
     pub fn is_consistent(&self) -> bool {
-        let bytes: u64 = self.objects.values().map(|object| object.bytes).sum();
+        let bytes: u64 = self.objects.iter().map(Object::bytes).sum();
         let objects: usize = self.links.iter().map(|link| link.objects).sum();
         let passed_on = self.order.passed_on_count() == self.forwarded.len();
         bytes == self.bytes && objects == self.objects.len() && passed_on
@@ -68,7 +68,7 @@ impl Node {
     /// The newest version of a key that this node knows, and the session that it belongs to.
     pub fn version(&self, key: &Key) -> Option<(u64, u64)> {
         let object = self.objects.get(key)?;
-        Some((self.links.get(usize::from(object.shim.0))?.session.id()?, object.copy.version()))
+        Some((self.links.get(usize::from(object.shim.0))?.session.id()?, object.copy().version()))
     }
 
     /// The session under whose lease hits of this shim's keys may be answered at `now`.
@@ -85,15 +85,14 @@ impl Node {
         (self.placement.epoch(), self.draining, self.owns, link.linked, link.fill_last, link.revoked)
             .hash(state);
         link.session.fingerprint(now, &self.config.lease, state);
-        let mut objects: Vec<(&Key, &Object)> =
-            self.objects.iter().filter(|(_, object)| object.shim == shim).collect();
-        objects.sort_unstable_by_key(|(key, _)| key.digest);
+        let mut objects: Vec<&Object> = self.objects.iter().filter(|object| object.shim == shim).collect();
+        objects.sort_unstable_by_key(|object| object.digest());
         let mut arrived: Vec<(Digest, &Waiter)> = Vec::new();
-        for (key, object) in objects {
-            key.hash(state);
+        for object in objects {
+            object.key().hash(state);
             object.fingerprint(now, state);
-            let waiters = object.fetching.iter().flat_map(|fetching| &fetching.waiters);
-            arrived.extend(waiters.map(|waiter| (key.digest, waiter)));
+            let waiters = object.fetching().iter().flat_map(|fetching| &fetching.waiters);
+            arrived.extend(waiters.map(|waiter| (object.digest(), waiter)));
         }
         let forwarded = self.forwarded.iter().filter(|(_, forwarded)| forwarded.shim == shim);
         let mut forwarded: Vec<_> =
@@ -110,25 +109,6 @@ impl Node {
         }
         for offer in self.offers.iter().filter(|offer| self.placement.shim(&offer.key) == shim) {
             offer.hash(state);
-        }
-    }
-}
-
-impl Object {
-    fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        (self.copy, self.fill_highest, self.degree, self.holding).hash(state);
-        let mut cached: Vec<_> =
-            self.cached.iter().map(|cached| (cached.view, &cached.reply, now < cached.expiry)).collect();
-        cached.sort_unstable_by_key(|(view, ..)| *view);
-        cached.hash(state);
-        self.pending.as_ref().map(|(early, _)| early).hash(state);
-        let mut fetching: Vec<_> = self.fetching.iter().collect();
-        fetching.sort_unstable_by_key(|fetching| fetching.filling.fill);
-        for fetching in fetching {
-            let filling = &fetching.filling;
-            (filling.fill, filling.version_min, filling.poisoned, fetching.view, fetching.covered)
-                .hash(state);
-            fetching.waiters.iter().for_each(|waiter| (waiter.from, waiter.request).hash(state));
         }
     }
 }

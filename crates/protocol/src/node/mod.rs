@@ -5,6 +5,7 @@
 
 mod agent;
 mod begin;
+mod body;
 mod coherent;
 mod elastic;
 mod inspect;
@@ -300,16 +301,16 @@ impl Node {
         let (mut leaving, mut hot) = (Vec::new(), Vec::new());
         let floor = self.hot_hits(step.now);
         let agent = &mut self.agent;
-        self.objects.look_at(slice, |key, object| {
+        self.objects.look_at(slice, |object| {
             if object.hits >= floor || !object.degree.is_base() {
-                let (key, hits, invalidations) = (key.clone(), object.hits, object.invalidations);
+                let (key, hits, invalidations) = (object.key(), object.hits, object.invalidations);
                 hot.push(LastSecond { key, hits, invalidations });
             }
             object.decay();
-            if object.is_write_hot() && object.fetching.is_empty() {
-                leaving.push(key.clone());
+            if object.is_write_hot() && object.is_idle() {
+                leaving.push(object.key());
             } else {
-                agent.rank(key, object.heat);
+                agent.rank(object);
             }
         });
         self.agent.end_slice();
@@ -326,17 +327,19 @@ impl Node {
     /// Removes an object and tells the shim, which drops its entry if no newer fetch is under way.
     fn evict(&mut self, step: &mut NodeStep<'_>, key: &Key) {
         let Some(object) = self.remove(key) else { return };
-        debug_assert!(object.fetching.is_empty(), "waiters would be lost");
+        debug_assert!(object.is_idle(), "waiters would be lost");
         self.statistics.evictions += 1;
-        if let Some(session) = self.links[usize::from(object.shim.0)].session.id() {
-            let evict = wire::message::Evict { session, key: key.clone(), fill: object.fill_highest };
+        let link = &self.links[usize::from(object.shim.0)];
+        if let Some(session) = link.session.id() {
+            // All that was fetched of it so far.
+            let evict = wire::message::Evict { session, key: key.clone(), fill: link.fill_last };
             step.send(Peer::Shim(object.shim), Message::Evict(evict));
         }
     }
 
     fn remove(&mut self, key: &Key) -> Option<Object> {
         let object = self.objects.remove(key)?;
-        self.bytes -= object.bytes;
+        self.bytes -= object.bytes();
         self.links[usize::from(object.shim.0)].objects -= 1;
         Some(object)
     }

@@ -65,7 +65,6 @@ impl Node {
         let link = &self.links[usize::from(object.shim.0)];
         let servable = if link.session.holds(step.now) { object.reply(step.now, read.view) } else { None };
         if let Some((status, value)) = servable {
-            let (status, value) = (*status, value.clone());
             object.hits = object.hits.saturating_add(1);
             self.statistics.hits += 1;
             let (degree, holding) = (object.degree, object.holding);
@@ -172,7 +171,10 @@ impl Node {
             return false;
         }
         if let Some(object) = self.objects.get_mut(key) {
-            return object.admit(view, self.config.settings.views_max);
+            let before = object.bytes();
+            let admitted = object.admit(view, self.config.settings.views_max);
+            self.bytes = self.bytes - before + object.bytes();
+            return admitted;
         }
         let always = rule.cache == Eligibility::Always || !degree.is_base();
         match self.agent.judge(Newcomer { key, heat, always }, self.bytes, &self.objects) {
@@ -180,15 +182,13 @@ impl Node {
             Verdict::Insert => {}
             Verdict::Replace(victim) => self.evict(step, &victim),
         }
-        let own = Key { bytes: Bytes::copy_from_slice(&key.bytes), ..*key };
-        let mut object = Object::new(shim, own.bytes.len(), heat);
-        object.admit(view, self.config.settings.views_max);
+        let mut object = Object::new(shim, key, view, heat);
         if !degree.is_base() {
             (object.degree, object.holding) = (degree, self.holding(key, degree, Holding::Place));
         }
-        self.bytes += object.bytes;
+        self.bytes += object.bytes();
         self.links[usize::from(shim.0)].objects += 1;
-        self.objects.insert(own, object);
+        self.objects.insert(object);
         self.statistics.inserts += 1;
         true
     }
@@ -197,7 +197,7 @@ impl Node {
         let Some(object) = self.objects.get_mut(&read.key) else {
             return self.forward(step, waiter, read);
         };
-        if let Some(fetching) = object.fetching.iter_mut().find(|fetching| fetching.view == read.view) {
+        if let Some(fetching) = object.fetching_mut().iter_mut().find(|fetching| fetching.view == read.view) {
             fetching.waiters.push(waiter);
             self.statistics.reads_joined += 1;
             return;
@@ -227,11 +227,10 @@ impl Node {
         };
         link.fill_last += 1;
         let fill = link.fill_last;
-        object.fill_highest = fill;
-        let filling = Filling::new(fill, step.now, object.copy);
+        let filling = Filling::new(fill, step.now, object.copy());
         let covered = waiters.len();
         let sent = command.clone();
-        object.fetching.push(Fetching { filling, view, resp3, command: sent, waiters, covered });
+        object.begin_fetch(Fetching { filling, view, resp3, command: sent, waiters, covered });
         self.statistics.fetches += 1;
         let fetch = Fetch { session, fill, key, view, resp3, command };
         step.send(Peer::Shim(shim), Message::Fetch(fetch));
@@ -246,11 +245,7 @@ impl Node {
         let Some(object) = self.objects.get_mut(&fill.key).filter(|object| object.shim == shim) else {
             return;
         };
-        let Some(index) = object.fetching.iter().position(|fetching| fetching.filling.fill == fill.fill)
-        else {
-            return;
-        };
-        let mut fetching = object.fetching.swap_remove(index);
+        let Some(mut fetching) = object.end_fetch(fill.fill) else { return };
         let rule = self.config.settings.policies.of(&fill.key.bytes);
         let bytes_max = self.config.settings.value_bytes_max.min(rule.value_bytes_max);
         let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
@@ -285,17 +280,17 @@ impl Node {
     /// Stores the reply if it is as new as all that this node knows.
     fn keep(&mut self, fill: &Fill, filling: &Filling) -> bool {
         let Some(object) = self.objects.get_mut(&fill.key) else { return false };
-        let filled = object.copy.fill(fill.version, filling);
+        let filled = object.change(|copy| copy.fill(fill.version, filling));
         if filled == Filled::Unusable {
             self.statistics.fills_poisoned += 1;
             return false;
         }
+        let before = object.bytes();
         if filled == Filled::Replaced {
-            self.bytes -= object.drop_replies();
+            object.drop_replies();
         }
-        let expiry = expiry(filling.sent, fill.ttl_ms);
-        let change = object.keep(fill.view, fill.status, &fill.value, expiry);
-        self.bytes = self.bytes.saturating_add_signed(change);
+        object.keep(fill.view, fill.status, &fill.value, expiry(filling.sent, fill.ttl_ms));
+        self.bytes = self.bytes - before + object.bytes();
         self.statistics.fills += 1;
         true
     }
@@ -303,13 +298,9 @@ impl Node {
     /// Keeps the books in order: refused keys are held off, too many bytes push the coldest out.
     fn after_fill(&mut self, step: &mut NodeStep<'_>, key: &Key, kept: bool, fits: bool) {
         if let Some(object) = self.objects.get_mut(key) {
-            if object.refused == 0 {
-                object.refused_since = step.now;
-            }
-            object.refused = if kept { 0 } else { object.refused.saturating_add(1) };
-            let refused_for = step.now.since(object.refused_since);
-            let lasts = object.refused >= REFUSED_MAX && refused_for > self.config.lease.restart_wait() * 2;
-            if (!fits || lasts) && object.fetching.is_empty() {
+            let (refused, refused_for) = object.refused(step.now, kept);
+            let lasts = refused >= REFUSED_MAX && refused_for > self.config.lease.restart_wait() * 2;
+            if (!fits || lasts) && object.is_idle() {
                 self.agent.hold_off(step.now, key);
                 self.evict(step, key);
             }

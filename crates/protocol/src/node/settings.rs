@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use wire::Key;
 
+use super::object::Object;
 use super::step::NodeStep;
 use super::{Admission, HeatConfig, HeavyHitters, Node};
 use crate::policy::Policies;
@@ -60,9 +61,10 @@ impl Node {
             self.heat = HeavyHitters::new(settings.heat, self.random.random());
         }
         let earlier = std::mem::replace(&mut self.config.settings, settings).policies;
-        let outlawed = |key: &Key| self.config.settings.policies.outlaws(&earlier, &key.bytes);
-        let idle = self.objects.iter().filter(|(_, object)| object.fetching.is_empty());
-        let mut leaving: Vec<Key> = idle.map(|(key, _)| key).filter(|key| outlawed(key)).cloned().collect();
+        let policies = &self.config.settings.policies;
+        let outlawed = |object: &&Object| policies.outlaws(&earlier, object.key_bytes());
+        let idle = self.objects.iter().filter(|object| object.is_idle());
+        let mut leaving: Vec<Key> = idle.filter(outlawed).map(Object::key).collect();
         leaving.sort_unstable_by_key(|key| key.digest);
         for key in leaving {
             self.evict(step, &key);
@@ -78,8 +80,8 @@ impl Node {
                 }
             }
         }
-        for (key, object) in self.objects.iter() {
-            self.agent.rank(key, object.heat);
+        for object in self.objects.iter() {
+            self.agent.rank(object);
         }
         self.agent.end_slice();
         self.agent.end_pass();

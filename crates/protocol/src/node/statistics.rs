@@ -30,7 +30,7 @@ statistics! {
              above the others for minutes: one key alone is hotter than a node"),
         objects: gauge("objects", "Objects held", "at `objects_max`: the node is full, and only hotter keys come in"),
         bytes: gauge("bytes", "Bytes held",
-            "at `bytes_max`: the node is full. The process takes more than this counts: see \
+            "at `bytes_max`: the node is full. The process itself takes some MiB more: see \
              [memory](runbooks.md#memory-grows)"),
         leases_lost: counter("leases", "Leases that lapsed while copies existed",
             "a rise: pauses, or a broken link; each may have held up a write for up to `lease_ms`"),

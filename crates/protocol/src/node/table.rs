@@ -5,20 +5,87 @@ use wire::{Digest, Key};
 
 use super::object::Object;
 
+/// Objects close together, in blocks, so that more of them move none of those there are.
+#[derive(Clone, Debug, Default)]
+struct Slots {
+    /// All full but the last.
+    blocks: Vec<Vec<Object>>,
+    len: usize,
+}
+
+const BLOCK: usize = 1024;
+
+impl Slots {
+    fn get(&self, place: usize) -> &Object {
+        &self.blocks[place / BLOCK][place % BLOCK]
+    }
+
+    fn get_mut(&mut self, place: usize) -> &mut Object {
+        &mut self.blocks[place / BLOCK][place % BLOCK]
+    }
+
+    fn push(&mut self, object: Object) {
+        if self.len.is_multiple_of(BLOCK) {
+            self.blocks.push(Vec::with_capacity(BLOCK));
+        }
+        self.blocks[self.len / BLOCK].push(object);
+        self.len += 1;
+    }
+
+    /// Takes one out, whose place the last one takes.
+    fn swap_remove(&mut self, place: usize) -> Option<Object> {
+        let last_block = self.blocks.last_mut()?;
+        let last = last_block.pop()?;
+        if last_block.is_empty() {
+            self.blocks.pop();
+        }
+        self.len -= 1;
+        Some(if place == self.len { last } else { std::mem::replace(self.get_mut(place), last) })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.blocks.iter().flatten()
+    }
+
+    fn iter_from(&self, first: usize) -> impl Iterator<Item = &Object> {
+        let (block, within) = (first / BLOCK, first % BLOCK);
+        let begun = self.blocks.get(block).map_or(&[][..], |block| block.get(within..).unwrap_or(&[]));
+        begun.iter().chain(self.blocks.iter().skip(block + 1).flatten())
+    }
+}
+
+/// Numbers of slots by the lower half of the digest, in parts, so that growing takes a part of the time.
 #[derive(Clone, Debug)]
-struct Slot {
-    key: Key,
-    object: Object,
-    /// The last pass that has looked at it.
-    seen: u8,
+struct Index(Box<[HashTable<u32>; INDEX_PARTS]>);
+
+const INDEX_PARTS: usize = 256;
+
+/// By bits that a table of some thousands does not look at.
+fn part_of(half: u64) -> usize {
+    (half >> 40) as usize % INDEX_PARTS
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index(Box::new(std::array::from_fn(|_| HashTable::new())))
+    }
+}
+
+impl Index {
+    fn part(&self, half: u64) -> &HashTable<u32> {
+        &self.0[part_of(half)]
+    }
+
+    fn part_mut(&mut self, half: u64) -> &mut HashTable<u32> {
+        &mut self.0[part_of(half)]
+    }
 }
 
 /// Slots lie close together, so that a pass may stop anywhere and go on there: the last one takes the place of one that goes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectTable {
-    /// Numbers of slots, by the lower half of the digest.
-    places: HashTable<u32>,
-    slots: Vec<Slot>,
+    index: Index,
+    slots: Slots,
     /// Slots below this number are still to be looked at in this pass.
     left: usize,
     /// How many there were when it began.
@@ -29,87 +96,87 @@ pub(super) struct ObjectTable {
 /// Slots that are looked at without a rest: enough to tell what is cold, and done in less than a millisecond.
 const SLICE: usize = 4096;
 
-fn hash(digest: Digest) -> u64 {
+/// The lower half of a digest.
+pub(super) fn half_of(digest: Digest) -> u64 {
     digest.0 as u64
 }
 
 impl ObjectTable {
     pub(super) fn len(&self) -> usize {
-        self.slots.len()
+        self.slots.len
     }
 
     fn place(&self, key: &Key) -> Option<usize> {
-        let found = self.places.find(hash(key.digest), |place| self.slots[*place as usize].key == *key);
-        found.map(|place| *place as usize)
+        let half = half_of(key.digest);
+        let is_it = |place: &u32| self.slots.get(*place as usize).is_of(key);
+        self.index.part(half).find(half, is_it).map(|place| *place as usize)
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Object> {
-        self.place(key).map(|place| &self.slots[place].object)
+        self.place(key).map(|place| self.slots.get(place))
     }
 
     pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Object> {
-        self.place(key).map(|place| &mut self.slots[place].object)
+        self.place(key).map(|place| self.slots.get_mut(place))
     }
 
     pub(super) fn contains_key(&self, key: &Key) -> bool {
         self.place(key).is_some()
     }
 
-    /// The object with this digest. Keys that share one are as good as the same where nothing is answered.
-    pub(super) fn with_digest(&self, digest: Digest) -> Option<(&Key, &Object)> {
-        let found = self.places.find(hash(digest), |place| self.slots[*place as usize].key.digest == digest);
-        found.map(|place| &self.slots[*place as usize]).map(|slot| (&slot.key, &slot.object))
+    /// The object whose digest has this lower half. Keys that share it are as good as the same where nothing is answered.
+    pub(super) fn with_half(&self, half: u64) -> Option<&Object> {
+        let is_it = |place: &u32| half_of(self.slots.get(*place as usize).digest()) == half;
+        let found = self.index.part(half).find(half, is_it);
+        found.map(|place| self.slots.get(*place as usize))
     }
 
     /// Puts an object in for a key that has none.
-    pub(super) fn insert(&mut self, key: Key, object: Object) {
-        let place = self.slots.len() as u32;
-        let slots = &self.slots;
-        self.places.insert_unique(hash(key.digest), place, |place| hash(slots[*place as usize].key.digest));
+    pub(super) fn insert(&mut self, mut object: Object) {
+        let (place, slots, half) = (self.slots.len as u32, &self.slots, half_of(object.digest()));
+        let hash_of = |place: &u32| half_of(slots.get(*place as usize).digest());
+        self.index.part_mut(half).insert_unique(half, place, hash_of);
         // Not seen in this pass, but the pass does not come there any more.
-        self.slots.push(Slot { key, object, seen: self.pass.wrapping_sub(1) });
+        object.seen = self.pass.wrapping_sub(1);
+        self.slots.push(object);
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Object> {
-        let slots = &self.slots;
-        let is_it = |place: &u32| slots[*place as usize].key == *key;
-        let entry = self.places.find_entry(hash(key.digest), is_it).ok()?;
+        let (slots, half) = (&self.slots, half_of(key.digest));
+        let is_it = |place: &u32| slots.get(*place as usize).is_of(key);
+        let entry = self.index.part_mut(half).find_entry(half, is_it).ok()?;
         let (place, _) = entry.remove();
         let removed = self.slots.swap_remove(place as usize);
-        let last = self.slots.len() as u32;
+        let last = self.slots.len as u32;
         if place != last {
-            let moved = hash(self.slots[place as usize].key.digest);
-            if let Some(its) = self.places.find_mut(moved, |number| *number == last) {
+            let moved = half_of(self.slots.get(place as usize).digest());
+            let its = self.index.part_mut(moved).find_mut(moved, |number| *number == last);
+            if let Some(its) = its {
                 *its = place;
             }
         }
-        self.left = self.left.min(self.slots.len());
-        Some(removed.object)
+        self.left = self.left.min(self.slots.len);
+        removed
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Object)> {
-        self.slots.iter().map(|slot| (&slot.key, &slot.object))
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Object> {
+        self.slots.iter()
     }
 
-    pub(super) fn values(&self) -> impl Iterator<Item = &Object> {
-        self.slots.iter().map(|slot| &slot.object)
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (&Key, &mut Object)> {
-        self.slots.iter_mut().map(|slot| (&slot.key, &mut slot.object))
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Object> {
+        self.slots.blocks.iter_mut().flatten()
     }
 
     /// Some of the slots from a place that goes round with `turn`.
-    pub(super) fn sample(&self, turn: u64, count: usize) -> impl Iterator<Item = (&Key, &Object)> {
-        let first = (turn % self.slots.len().max(1) as u64) as usize;
-        let (before, after) = self.slots.split_at(first.min(self.slots.len()));
-        after.iter().chain(before).take(count).map(|slot| (&slot.key, &slot.object))
+    pub(super) fn sample(&self, turn: u64, count: usize) -> impl Iterator<Item = &Object> {
+        let first = (turn % self.slots.len.max(1) as u64) as usize;
+        self.slots.iter_from(first).chain(self.slots.iter().take(first)).take(count)
     }
 
     /// Everything is to be looked at once more.
     pub(super) fn begin_pass(&mut self) {
         self.pass = self.pass.wrapping_add(1);
-        (self.left, self.begun) = (self.slots.len(), self.slots.len());
+        (self.left, self.begun) = (self.slots.len, self.slots.len);
     }
 
     /// Whether this pass has not looked at anything yet; then it may begin anew.
@@ -129,15 +196,15 @@ impl ObjectTable {
         }
     }
 
-    pub(super) fn look_at(&mut self, slots: usize, mut look: impl FnMut(&Key, &mut Object)) {
+    pub(super) fn look_at(&mut self, slots: usize, mut look: impl FnMut(&mut Object)) {
         let end = self.left.saturating_sub(slots);
         while self.left > end {
             self.left -= 1;
-            let slot = &mut self.slots[self.left];
+            let object = self.slots.get_mut(self.left);
             // It may have been moved here from behind.
-            if slot.seen != self.pass {
-                slot.seen = self.pass;
-                look(&slot.key, &mut slot.object);
+            if object.seen != self.pass {
+                object.seen = self.pass;
+                look(object);
             }
         }
     }
@@ -150,15 +217,20 @@ mod tests {
     use bytes::Bytes;
     use rand::rngs::SmallRng;
     use rand::{RngExt as _, SeedableRng as _};
-    use wire::{Digest, Key, ShimId};
+    use wire::{Digest, Key, ShimId, View};
 
     use super::ObjectTable;
     use crate::node::object::Object;
 
     /// Some share a hash, and some of those a digest.
     fn key(number: u32) -> Key {
-        let digest = Digest(u128::from(number / 2 % 7) | u128::from(number / 2) << 64);
+        let half = u128::from(number / 2 % 7) | u128::from(number / 60) << 40;
+        let digest = Digest(half | u128::from(number / 2) << 64);
         Key { digest, database: 0, bytes: Bytes::from(number.to_string()) }
+    }
+
+    fn object(key: &Key) -> Object {
+        Object::new(ShimId(0), key, View::GET, 0)
     }
 
     #[test]
@@ -166,12 +238,18 @@ mod tests {
         for case in cases::seeds(20) {
             let mut random = SmallRng::seed_from_u64(case.seed);
             let (mut table, mut twin) = (ObjectTable::default(), BTreeMap::new());
-            for step in 0..2000 {
-                let number = random.random_range(0..60);
+            // In one block of slots and in several.
+            let keys = [60, 3000][case.seed as usize % 2];
+            for number in 0..keys {
+                table.insert(Object::new(ShimId(0), &key(number), View::GET, 0));
+                twin.insert(number, 0);
+            }
+            for step in 0..2000 + 3 * keys {
+                let number = random.random_range(0..keys);
                 let key = key(number);
                 match random.random_range(0..10) {
                     0..4 if !table.contains_key(&key) => {
-                        table.insert(key, Object::new(ShimId(0), 0, step));
+                        table.insert(Object::new(ShimId(0), &key, View::GET, step));
                         twin.insert(number, step * 16);
                     }
                     0..6 => {
@@ -179,9 +257,7 @@ mod tests {
                         assert_eq!(removed, twin.remove(&number), "seed {}", case.seed);
                     }
                     6 => table.begin_pass(),
-                    7 => {
-                        table.look_at(random.random_range(0..50), |_, object| assert_eq!(object.heat % 16, 0))
-                    }
+                    7 => table.look_at(random.random_range(0..50), |object| assert_eq!(object.heat % 16, 0)),
                     _ => assert_eq!(table.get(&key).map(|object| object.heat), twin.get(&number).copied()),
                 }
                 assert_eq!(table.len(), twin.len());
@@ -195,21 +271,21 @@ mod tests {
             let mut random = SmallRng::seed_from_u64(case.seed);
             let mut table = ObjectTable::default();
             for number in 0..100 {
-                table.insert(key(number), Object::new(ShimId(0), 0, 0));
+                table.insert(object(&key(number)));
             }
             for _ in 0..3 {
-                let there: BTreeSet<Bytes> = table.iter().map(|(key, _)| key.bytes.clone()).collect();
+                let there: BTreeSet<Bytes> = table.iter().map(|object| object.key().bytes).collect();
                 let (mut seen, mut gone) = (BTreeMap::<Bytes, u32>::new(), BTreeSet::new());
                 table.begin_pass();
                 for rest in (0..10).rev() {
                     let slots = if rest == 0 { usize::MAX } else { 10 };
-                    table.look_at(slots, |key, _| *seen.entry(key.bytes.clone()).or_default() += 1);
+                    table.look_at(slots, |object| *seen.entry(object.key().bytes).or_default() += 1);
                     for _ in 0..8 {
                         let key = key(random.random_range(0..200));
                         if table.remove(&key).is_some() {
                             gone.insert(key.bytes);
                         } else {
-                            table.insert(key, Object::new(ShimId(0), 0, 0));
+                            table.insert(object(&key));
                         }
                     }
                 }

@@ -34,7 +34,7 @@ fn state_line(cluster: &Cluster, state: &State) -> String {
         }
         for view in cluster.views() {
             if let Some(copy) = node.machine.servable(node.now(), &cluster.key, view) {
-                let _ = write!(line, " serves {}", shown(copy));
+                let _ = write!(line, " serves {}", shown(&copy));
             }
         }
     }

@@ -82,7 +82,7 @@ impl Cluster {
         for (index, form) in self.keys[key].reads.iter().enumerate() {
             for view in form.views {
                 let Some(served) = node.servable(local, &self.keys[key].key, view) else { continue };
-                let told = in_resp2(served);
+                let told = in_resp2(&served);
                 if !self.versions.explain(key, index, &told, since, self.world.now()) {
                     let text = String::from_utf8_lossy(&told).replace("\r\n", " ");
                     stale = Some(format!(

@@ -172,8 +172,7 @@ impl ScaleCluster {
     /// How many nodes hold each object that some node holds now.
     pub(super) fn copies(&self) -> Vec<usize> {
         let alive = self.nodes.iter().filter(|own| own.alive);
-        let mut keys: Vec<&bytes::Bytes> =
-            alive.flat_map(|own| own.node.keys().map(|key| &key.bytes)).collect();
+        let mut keys: Vec<_> = alive.flat_map(|own| own.node.keys().map(|key| key.bytes)).collect();
         keys.sort_unstable();
         keys.chunk_by(|key, other| key == other).map(<[_]>::len).collect()
     }

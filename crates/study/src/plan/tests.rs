@@ -31,8 +31,8 @@ fn layers_carry_what_the_servers_can_do() {
     // 8 x 64 ln 64 + 1, a fourth of it with the spread of Eq. 6.
     assert_eq!(plan.shape.cached, 2131.0);
     assert_eq!(plan.shape.layers[0].objects_per_node, 610);
-    assert_eq!(plan.object_bytes, 256 + 80 + 1024);
-    assert_eq!(plan.memory_bytes, (15 << 20) + 610 * 1360);
+    assert_eq!(plan.object_bytes, 152 + 80 + 1024);
+    assert_eq!(plan.memory_bytes, (15 << 20) + 610 * 1256);
     assert_eq!(plan.target, 640_000.0);
     assert!((plan.bound / (640_000.0 / 1.207_1) - 1.0).abs() < 1e-3, "{}", plan.bound);
 }
