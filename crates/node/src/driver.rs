@@ -1,6 +1,7 @@
 //! Feeds the node machine from its links and carries its effects out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use config::Config;
 use protocol::node::{Effect, Input, Node, NodeConfig};
@@ -84,6 +85,10 @@ impl Role for NodeDriver {
             self.step(io, now, Input::Busy { permille });
         }
         self.step(io, now, Input::Tick);
+    }
+
+    fn rest(&mut self, now: Time) -> Duration {
+        self.node.rest(now).min(self.peers.rest())
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {

@@ -10,7 +10,7 @@ use protocol::router::{ClientId, ClusterHotKey, Input, UserSource};
 use protocol::time::Time;
 use runtime::instance::NewPlacement;
 use runtime::member::{NewMember, Role};
-use runtime::reactor::{ConnectionId, Event, Io, ListenerId};
+use runtime::reactor::{ConnectionId, Event, Io, ListenerId, TICK};
 use runtime::spans::{Span, SpanQueue};
 use runtime::status::{HotKeyView, MemberStatus};
 use wire::memcached;
@@ -206,6 +206,13 @@ impl Role for RouterDriver {
         }
         if shows {
             self.tell_of_users();
+        }
+    }
+
+    fn rest(&mut self, _now: Time) -> Duration {
+        match self.held_back.is_empty() && self.spans_left.is_empty() {
+            true => self.engine.rest(),
+            false => TICK,
         }
     }
 

@@ -1,5 +1,7 @@
 //! The machine with its links to nodes and shims, shared by the front door and the library. Not their clients.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use commands::memcached::Dialect;
 use config::{Address, Config};
@@ -11,7 +13,7 @@ use runtime::clock;
 use runtime::instance::NewPlacement;
 use runtime::member;
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{Event, Io};
+use runtime::reactor::{Event, Io, TICK};
 use runtime::tls::Certificates;
 use wire::{NodeId, Peer, RouterId, ShimId};
 
@@ -85,6 +87,11 @@ impl Engine {
     /// Whether a node or shim has so much to take yet that large commands had better wait.
     pub(crate) fn is_congested(&self, io: &Io) -> bool {
         self.peers.out_bytes_max(io) > CONGESTED_BYTES
+    }
+
+    /// For how long no tick is needed if nothing happens.
+    pub(crate) fn rest(&self) -> Duration {
+        if self.router.is_quiet() { self.peers.rest() } else { TICK }
     }
 
     /// Whether every key can be reached.

@@ -51,6 +51,9 @@ pub trait Role: Send + 'static {
     /// Takes what is hot in the cluster now. Only routers tell it to clients.
     fn tell_hot_keys(&mut self, _io: &mut Io, _hot: &[HotKeyView]) {}
 
+    /// As [`Driver::rest`].
+    fn rest(&mut self, now: Time) -> Duration;
+
     /// As [`Driver::ended`].
     fn ended(&mut self, _io: &mut Io, _connection: ConnectionId) -> bool {
         false
@@ -219,6 +222,10 @@ impl<R: Role> Driver for Running<R> {
 
     fn ended(&mut self, io: &mut Io, connection: ConnectionId) -> bool {
         self.role.ended(io, connection)
+    }
+
+    fn rest(&mut self, now: Time) -> Duration {
+        self.role.rest(now)
     }
 
     fn stopping(&mut self, io: &mut Io) -> bool {

@@ -9,7 +9,7 @@ use protocol::time::Time;
 use runtime::instance::{Instance, NewPlacement, StartError};
 use runtime::member::{NewMember, Role};
 use runtime::orders::{PurgeScope, Purged};
-use runtime::reactor::{Event, Io};
+use runtime::reactor::{Event, Io, TICK};
 use runtime::status::{HotKeyView, MemberStatus, NodeStatus};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
@@ -65,6 +65,10 @@ impl Role for Parrot {
     fn adopt(&mut self, _: &mut Io, map: NewPlacement) {
         self.epoch = map.placement.epoch();
         self.tell(Told::Map { epoch: self.epoch, addresses: map.addresses.len() });
+    }
+
+    fn rest(&mut self, _: Time) -> Duration {
+        TICK
     }
 
     fn set(&mut self, _: &mut Io, config: Arc<Config>) {

@@ -519,6 +519,55 @@ fn run_ticks_until_stopped_and_lets_the_driver_come_to_an_end() {
     assert_eq!(driver.stopping, 3);
 }
 
+/// Rests for `rest` until it is woken, and counts its ticks.
+struct Resting {
+    rest: Duration,
+    ticks: u32,
+}
+
+impl Driver for Resting {
+    fn event(&mut self, _: &mut Io, event: Event) {
+        match event {
+            Event::Tick => self.ticks += 1,
+            Event::Woken => self.rest = Duration::ZERO,
+            _ => {}
+        }
+    }
+
+    fn rest(&mut self, _: protocol::time::Time) -> Duration {
+        self.rest
+    }
+}
+
+#[test]
+fn one_that_rests_is_woken_for_nothing_and_ticks_again_once_time_matters() {
+    let mut reactor = reactor();
+    let waker = reactor.io().waker();
+    let mut resting = Resting { rest: Duration::from_secs(3600), ticks: 0 };
+    // The first one is due before anybody has asked.
+    for _ in 0..8 {
+        reactor.turn(&mut resting, Some(Duration::from_millis(15))).unwrap();
+    }
+    assert!(resting.ticks <= 1, "{} ticks", resting.ticks);
+    waker.wake();
+    let ticks = resting.ticks;
+    while resting.ticks < ticks + 3 {
+        reactor.turn(&mut resting, None).unwrap();
+    }
+}
+
+#[test]
+fn ticks_of_one_that_rests_are_as_far_apart_as_it_says() {
+    let mut reactor = reactor();
+    let rest = Duration::from_millis(40);
+    let mut resting = Resting { rest, ticks: 0 };
+    let start = Instant::now();
+    while resting.ticks < 4 {
+        reactor.turn(&mut resting, None).unwrap();
+    }
+    assert!(start.elapsed() >= 3 * rest);
+}
+
 #[test]
 fn a_waker_ends_the_wait_from_another_thread() {
     let mut reactor = reactor();

@@ -262,6 +262,10 @@ impl Role for ShimDriver {
         }
     }
 
+    fn rest(&mut self, now: Time) -> Duration {
+        self.parts.shim.rest(now).min(self.parts.peers.rest())
+    }
+
     fn status(&mut self, now: Time) -> MemberStatus {
         self.make_status(now)
     }

@@ -1,5 +1,7 @@
 //! One host's clock: an offset, a rate that is wrong by up to half a percent, how often it ticks. Not virtual time itself.
 
+use std::time::Duration;
+
 use protocol::time::Time;
 
 use crate::random::SimRandom;
@@ -9,6 +11,8 @@ const RATE_ERROR_PPM: u64 = 4_900;
 
 /// As in production: a router that ticks much more seldom takes itself for stopped, and nobody else for hanging.
 pub(crate) const ROUTER_TICK_US: u64 = 10_000;
+/// The longest rest between two ticks of one that has links.
+pub(crate) const REST_MAX: Duration = Duration::from_millis(125);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostClock {

@@ -49,6 +49,8 @@ pub(crate) struct Host {
     pub(crate) pause_in_hand: Option<u64>,
     /// When it was told which rules last.
     pub(crate) reloaded: (u64, u32),
+    /// When its machine had a tick last.
+    pub(crate) ticked: u64,
     /// Tells what is meant for this process from what was meant for those that were here before.
     pub(crate) life: u32,
     pub(crate) follower: SimFollower,
@@ -66,6 +68,7 @@ impl Host {
             paused_until: 0,
             pause_in_hand,
             reloaded: (0, 0),
+            ticked: 0,
             life: 0,
             follower,
             parked: VecDeque::new(),

@@ -1,13 +1,14 @@
 //! Processes start, tick and end. Not what happens to them in between.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use protocol::node::{self, Node};
 use protocol::router::{self, Router};
 use protocol::shim::{self, Shim};
 use protocol::storage::network::StorageInput;
 
-use crate::clock::{HostClock, ROUTER_TICK_US};
+use crate::clock::{HostClock, REST_MAX, ROUTER_TICK_US};
 use crate::cluster::Cluster;
 use crate::event::SimEvent;
 use crate::following::SimFollower;
@@ -107,7 +108,12 @@ impl Cluster {
             let until = own.paused_until;
             return self.world.at(until, SimEvent::Tick { host, life });
         }
-        match &own.machine {
+        if self.rests(host) {
+            let next = self.world.now() + self.tick_of(host);
+            return self.world.at(next, SimEvent::Tick { host, life });
+        }
+        self.hosts[host].ticked = self.world.now();
+        match &self.hosts[host].machine {
             Some(Machine::Node(_)) => self.step_node(host, node::Input::Tick),
             Some(Machine::Shim(_)) => {
                 self.step_storage(host, StorageInput::Tick);
@@ -119,6 +125,19 @@ impl Cluster {
         }
         let next = self.world.now() + self.tick_of(host);
         self.world.at(next, SimEvent::Tick { host, life });
+    }
+
+    /// Whether the process sleeps through this tick, as it may where nothing is due.
+    fn rests(&self, host: HostId) -> bool {
+        let own = &self.hosts[host];
+        let now = own.clock.at(self.world.now());
+        let rest = match &own.machine {
+            Some(Machine::Node(node)) => node.rest(now),
+            Some(Machine::Shim(shim)) => shim.rest(now),
+            Some(Machine::Router(router)) if router.is_quiet() => REST_MAX,
+            _ => Duration::ZERO,
+        };
+        self.world.now() < own.ticked + rest.min(REST_MAX).as_micros() as u64
     }
 
     fn tick_of(&self, host: HostId) -> u64 {

@@ -11,6 +11,7 @@ mod differential;
 mod failures;
 mod foreign_writers;
 mod history;
+mod idle;
 mod large_replies;
 mod leases;
 mod marks;

@@ -211,6 +211,21 @@ impl NodeSession {
         }
     }
 
+    /// In what time `renew_due` is true, if nothing comes.
+    pub fn renew_in(&self, now: Time) -> Duration {
+        match *self {
+            NodeSession::Open { renewed: Some(sent), terms, .. } => {
+                terms.renew_interval().saturating_sub(now.since(sent))
+            }
+            NodeSession::Open { renewed: None, .. } | NodeSession::Opening { .. } => Duration::ZERO,
+            NodeSession::Closed { .. } => Duration::MAX,
+        }
+    }
+
+    pub fn is_opening(&self) -> bool {
+        matches!(self, NodeSession::Opening { .. })
+    }
+
     /// Whether it is time to send RENEW; notes that it was sent.
     pub fn renew_due(&mut self, now: Time) -> bool {
         match self {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::{Digest, Key, ShimId, View};
 
-use super::Node;
 use super::object::{Object, Waiter};
+use super::{Node, SECOND};
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -44,6 +44,19 @@ impl Node {
     /// Every key that it has an object for.
     pub fn keys(&self) -> impl Iterator<Item = Key> {
         self.objects.iter().map(Object::key)
+    }
+
+    /// For how long nothing is due if nothing comes: not at all while anybody waits or a session opens.
+    pub fn rest(&self, now: Time) -> Duration {
+        if self.waiting() > 0 || self.pending() > 0 || !self.offers.is_empty() {
+            return Duration::ZERO;
+        }
+        let renewals = self.links.iter().map(|link| match link.objects {
+            0 if link.session.is_opening() => Duration::ZERO,
+            0 => Duration::MAX,
+            _ => link.session.renew_in(now),
+        });
+        renewals.min().unwrap_or(Duration::MAX).min(self.objects.rest(SECOND))
     }
 
     pub fn backlog(&self) -> NodeBacklog {

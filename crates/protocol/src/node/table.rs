@@ -1,5 +1,7 @@
 //! The objects of a node, found by their keys and looked at one after the other, a few at a time. Not what is done with them.
 
+use std::time::Duration;
+
 use hashbrown::HashTable;
 use wire::{Digest, Key};
 
@@ -193,6 +195,14 @@ impl ObjectTable {
             true if self.left > 0 => Some(self.left.min(SLICE)),
             false if behind >= SLICE => Some(SLICE),
             _ => None,
+        }
+    }
+
+    /// In what time a slice is due, where a pass takes `whole`.
+    pub(super) fn rest(&self, whole: Duration) -> Duration {
+        match self.slots.len <= SLICE {
+            true => whole,
+            false => whole * SLICE as u32 / self.slots.len as u32,
         }
     }
 

@@ -62,6 +62,12 @@ impl Router {
         }
     }
 
+    /// Whether nobody waits for anything, so that time changes nothing.
+    pub fn is_quiet(&self) -> bool {
+        let waits = self.pending_count() > 0 || self.flow.turns_waiting() > 0;
+        !waits && !self.flow.is_paused() && self.front.permissions.known()
+    }
+
     /// Times from a command's arrival to its reply, for the driver to drain.
     pub fn latencies(&mut self) -> &mut Latencies {
         &mut self.front.latencies

@@ -126,11 +126,29 @@ impl Shim {
         Some(ttl_ms.map_or(age_ms, |ttl| ttl.min(age_ms)))
     }
 
-    pub(super) fn tick_feed(&mut self, step: &mut ShimStep<'_>) {
-        let lease = self.lease_terms(step.now).duration;
+    fn is_feed_wanted(&self) -> bool {
+        self.config.bounded.is_some() || self.tracking.is_wanted()
+    }
+
+    /// Between two signs that changes are heard of.
+    fn feed_interval(&self, now: Time) -> Duration {
+        let lease = self.lease_terms(now).duration;
         let interval = self.config.bounded.map_or(lease, |bounded| bounded.staleness.min(lease));
-        let interval = interval / PINGS_PER_STALENESS;
-        let wanted = self.config.bounded.is_some() || self.tracking.is_wanted();
+        interval / PINGS_PER_STALENESS
+    }
+
+    /// In what time storage is asked for such a sign, if nothing comes.
+    pub(super) fn feed_rest(&self, now: Time) -> Duration {
+        let Feed { state, asked, ref refusal, sent, .. } = self.feed;
+        match self.is_feed_wanted() {
+            true if state != FeedPhase::Open && refusal.is_none() => Duration::ZERO,
+            true if !asked => self.feed_interval(now).saturating_sub(now.since(sent)),
+            _ => Duration::MAX,
+        }
+    }
+
+    pub(super) fn tick_feed(&mut self, step: &mut ShimStep<'_>) {
+        let (interval, wanted) = (self.feed_interval(step.now), self.is_feed_wanted());
         let since = step.now.since(self.feed.sent);
         match self.feed.state {
             FeedPhase::Open if !wanted => {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use wire::{Key, NodeId};
 
 use super::operation::{KeyState, Operation, Phase};
-use super::{NodeLink, Purpose, Shim, StorageState};
+use super::{NodeLink, PROOFS_PER_LEASE, Purpose, Shim, StorageState};
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -30,6 +30,26 @@ pub struct ShimBacklog {
 }
 
 impl Shim {
+    /// For how long nothing is due if nothing comes: not at all while anybody waits or storage is away.
+    pub fn rest(&self, now: Time) -> Duration {
+        let answers = |link: &NodeLink| link.outstanding.is_empty() && link.revoking.is_none();
+        let is_quiet = matches!(self.storage, StorageState::Up { .. })
+            && self.waiting() == 0
+            && self.operations.is_empty()
+            && self.joined == 0
+            && self.purges.is_empty()
+            && self.touching.is_empty()
+            && !self.is_read_feed_due()
+            && !self.tracking.awaits_many()
+            && self.links.iter().all(answers);
+        if !is_quiet {
+            return Duration::ZERO;
+        }
+        let proven = now.since(self.proof.max(self.proof_sent));
+        let proof = (self.lease_terms(now).duration / PROOFS_PER_LEASE).saturating_sub(proven);
+        proof.min(self.feed_rest(now))
+    }
+
     pub fn backlog(&self) -> ShimBacklog {
         let unacknowledged = self.links.iter();
         let unacknowledged =

@@ -117,6 +117,13 @@ impl Shim {
         !self.tracks_reads() || self.read_feed.state == FeedPhase::Open && !self.foreign_writers().refused
     }
 
+    /// Whether it is being opened, or is to be asked for a sign of life. What storage refuses is asked for seldom.
+    pub(super) fn is_read_feed_due(&self) -> bool {
+        let feed = &self.read_feed;
+        let opens = feed.state != FeedPhase::Open && feed.refusal.is_none();
+        self.tracks_reads() && (opens || feed.due && !feed.asked)
+    }
+
     pub(super) fn tick_read_feed(&mut self, step: &mut ShimStep<'_>) {
         if !self.tracks_reads() {
             return;

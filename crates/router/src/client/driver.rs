@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
+use std::time::Duration;
 
 use bytes::Bytes;
 use config::Config;
@@ -126,6 +127,10 @@ impl Driver for ClientDriver {
             _ => {}
         }
         self.settle(io);
+    }
+
+    fn rest(&mut self, _now: Time) -> Duration {
+        self.engine.rest()
     }
 
     /// Callers that still wait learn that the client has ended: dropping a call drops its channel.

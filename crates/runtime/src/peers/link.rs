@@ -23,7 +23,12 @@ const SILENCE_NODE: Duration = Duration::from_secs(1);
 /// The same for others. Commands in flight to a shim that is cut off end with an unknown outcome, so a pause of some
 /// seconds should only cost time.
 const SILENCE: Duration = Duration::from_secs(5);
-/// A tick that comes later than this says that this end did not run: it has no right to blame the other.
+/// Between two ticks of one that has links and nothing else to do: they have to be kept.
+pub(crate) const LINKED_REST: Duration = Duration::from_millis(125);
+/// The same without links.
+pub(crate) const ALONE_REST: Duration = Duration::from_millis(200);
+/// A tick that comes later than this says that this end did not run: it has no right to blame the other. One that rests counts less
+/// of a silence, until somebody waits for something.
 const TICK_MAX: Duration = Duration::from_millis(50);
 /// How long a refusal counts: who is dialled is tried again about once a second.
 const REFUSAL: Duration = Duration::from_secs(5);

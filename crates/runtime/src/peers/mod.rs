@@ -19,8 +19,8 @@ use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 use crate::peers::connections::{LinkRole, Slots};
 use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal};
 use crate::peers::handshake::{Handshake, LinkKey};
-use crate::peers::link::{Dial, LinkLog, PeerLink};
-use crate::reactor::{ConnectionId, Event, Io, ListenerId};
+use crate::peers::link::{ALONE_REST, Dial, LINKED_REST, LinkLog, PeerLink};
+use crate::reactor::{ConnectionId, Event, Io, ListenerId, TICK};
 use crate::status::LinksStatus;
 use crate::tls::Dialer;
 use config::Address;
@@ -167,6 +167,16 @@ impl Peers {
         }
         self.counts.messages_out_total += 1;
         true
+    }
+
+    /// For how long links need no tick: a moment while any is being made.
+    pub fn rest(&self) -> Duration {
+        let is_made = |link: &PeerLink| link.linked || link.dial.is_none() && link.is_idle();
+        match self.links.iter().all(is_made) {
+            false => TICK,
+            true if self.links.iter().any(|link| link.linked) => LINKED_REST,
+            true => ALONE_REST,
+        }
     }
 
     pub fn replies_dropped(&self) -> u64 {

@@ -57,6 +57,7 @@ pub struct Io {
     closing: Vec<(ConnectionId, Time)>,
     pub(crate) handshakes: Handshakes,
     pub(crate) tick_next: Time,
+    pub(crate) ticked: Time,
     /// How long it has waited for something to do, ever.
     pub(crate) idle: Duration,
 }
@@ -106,6 +107,7 @@ impl Io {
             closing: Vec::new(),
             handshakes: Handshakes::default(),
             tick_next: clock::now().after(TICK),
+            ticked: clock::now(),
             idle: Duration::ZERO,
         })
     }

@@ -25,7 +25,7 @@ pub use config::Address;
 pub use io::Io;
 pub use turn::{Reactor, run};
 
-/// How often `Event::Tick` comes.
+/// How often `Event::Tick` comes where time matters.
 pub const TICK: Duration = Duration::from_millis(10);
 
 /// A connection of one reactor. Never reused: an id that outlived its connection names nothing.
@@ -97,6 +97,11 @@ pub trait Driver {
     /// connection itself; of a paused one it is asked again after the resume. False: `Closed` follows.
     fn ended(&mut self, _io: &mut Io, _connection: ConnectionId) -> bool {
         false
+    }
+
+    /// For how long no tick is needed after this turn if nothing else happens: [`TICK`] or longer.
+    fn rest(&mut self, _now: Time) -> Duration {
+        TICK
     }
 
     /// Called once per turn after stop was requested, at least every 10 ms. True: everything is in order and

@@ -49,7 +49,7 @@ pub fn run(io: Io, driver: &mut impl Driver, stop: &Stop) -> io::Result<()> {
         if ended && reactor.io.is_flushed() {
             break;
         }
-        reactor.turn(driver, None)?;
+        reactor.turn(driver, Some(TICK))?;
     }
     Ok(())
 }
@@ -113,6 +113,7 @@ impl Reactor {
         }
         tick(io, driver);
         io.flush();
+        rest(io, driver, begun);
         Ok(())
     }
 
@@ -216,6 +217,7 @@ fn tick(io: &mut Io, driver: &mut impl Driver) {
     if now < io.tick_next {
         return;
     }
+    io.ticked = now;
     io.tick_next = io.tick_next.after(TICK).max(now.after(TICK / 2));
     io.give_up_closing(now);
     io.expire_handshakes(now);
@@ -225,6 +227,15 @@ fn tick(io: &mut Io, driver: &mut impl Driver) {
         }
     }
     driver.event(io, Event::Tick);
+}
+
+/// Puts the next tick off where none is needed so soon. What has happened in this turn may have changed that.
+fn rest(io: &mut Io, driver: &mut impl Driver, now: Time) {
+    let rest = driver.rest(now);
+    io.tick_next = match rest > TICK {
+        true => io.tick_next.max(io.ticked.after(rest)),
+        false => io.tick_next.min(now.after(TICK)),
+    };
 }
 
 fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {

@@ -59,6 +59,10 @@ impl Flow {
     }
 
     /// Commands that wait for room at a node or shim.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.pause.is_some()
+    }
+
     pub(crate) fn turns_waiting(&self) -> usize {
         if !self.traffic.windows.anybody_waits() {
             return 0;

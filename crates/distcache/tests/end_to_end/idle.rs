@@ -1,0 +1,59 @@
+//! What members do while nobody asks them anything. Not what it costs.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, Layout, RedisServer, UP, installed, shared, total, until};
+
+/// How often each thread of a process has gone to sleep, by its name.
+fn sleeps(process: u32) -> BTreeMap<String, u64> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process that runs");
+    let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+        let folder = task.ok()?.path();
+        let name = std::fs::read_to_string(folder.join("comm")).ok()?;
+        let status = std::fs::read_to_string(folder.join("status")).ok()?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        Some((name.trim().to_owned(), count.trim().parse().ok()?))
+    };
+    tasks.filter_map(of_task).collect()
+}
+
+/// Times a second that threads of `process` wake in the next three seconds.
+fn wakes(process: u32) -> BTreeMap<String, f64> {
+    let (before, start) = (sleeps(process), Instant::now());
+    until("three seconds have passed", || (start.elapsed() >= Duration::from_secs(3)).then_some(()));
+    let (after, seconds) = (sleeps(process), start.elapsed().as_secs_f64());
+    let since = |(name, count): (String, u64)| {
+        let wakes = (count - before.get(&name)?) as f64 / seconds;
+        Some((name, wakes))
+    };
+    after.into_iter().filter_map(since).collect()
+}
+
+/// A member ticks a hundred times a second while anybody waits for it, and eight times to keep links and leases; what its peers say of
+/// themselves wakes it, too, and its storage.
+#[test]
+fn members_that_nobody_asks_sleep() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let servers = [RedisServer::start()];
+    let mut cluster = Cluster::up(Layout::before(&servers));
+    let mut client = cluster.connect(0);
+    client.call(&["SET", "key", "value"]);
+    until("a copy is there", || {
+        (0..50).for_each(|_| drop(client.call(&["GET", "key"])));
+        (total(&cluster.status(), "nodes", "hits_total") > 0).then_some(())
+    });
+    let process = cluster.process(UP).id();
+    let bounds = [("leaf-0", 30.0), ("spine-0", 30.0), ("router-0", 30.0), ("shim-0", 45.0)];
+    // The last of what was asked is over.
+    let wakes = until("all sleep", || {
+        let wakes = wakes(process);
+        let sleeps = |(name, bound): (&str, f64)| wakes[name] <= bound;
+        bounds.into_iter().all(sleeps).then_some(wakes)
+    });
+    assert!(bounds.iter().all(|(name, _)| wakes[*name] > 4.0), "links are kept: {wakes:?}");
+    assert_eq!(crate::cluster::text(&client.call(&["GET", "key"])), "value");
+}
