@@ -6,7 +6,7 @@
 #[path = "../tests/world/full_node.rs"]
 mod full_node;
 
-use protocol::node::Input;
+use protocol::node::{Input, Node};
 use protocol::time::Time;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -25,16 +25,19 @@ fn main() {
     // It is full, so that it knows what is to go first.
     let (mut node, mut now) = full_node::full_node(objects as usize * 9 / 10, objects);
     assert!(node.objects() as u64 >= objects * 8 / 10, "{} objects", node.objects());
-    let mut turns = Vec::new();
-    for tick in 0..seconds * 1_000_000 / TICK_US {
-        now = Time(now.0 + TICK_US);
+    let tick = |node: &mut Node, now: &mut Time, turns: &mut Vec<u64>| {
+        *now = Time(now.0 + TICK_US);
         let before = thread_us();
-        full_node::step(&mut node, now, Input::Tick);
+        full_node::step(node, *now, Input::Tick);
         // As the status is made.
-        if tick % 10 == 0 {
+        if turns.len().is_multiple_of(10) {
             std::hint::black_box(node.hottest(32));
         }
         turns.push(thread_us() - before);
+    };
+    let mut turns = Vec::new();
+    for _ in 0..seconds * 1_000_000 / TICK_US {
+        tick(&mut node, &mut now, &mut turns);
     }
     turns.sort_unstable();
     let total: u64 = turns.iter().sum();
@@ -47,4 +50,13 @@ fn main() {
         at(990),
         at(1000)
     );
+    let before = thread_us();
+    full_node::lose_session(&mut node, now);
+    let loss = thread_us() - before;
+    let mut after = Vec::new();
+    for _ in 0..2_000_000 / TICK_US {
+        tick(&mut node, &mut now, &mut after);
+    }
+    let longest = after.iter().max().copied().unwrap_or_default();
+    println!("its session is lost: {loss} us, and {longest} in the longest tick of the next two seconds");
 }

@@ -1,12 +1,15 @@
 //! Hash maps keyed by `Key`: the digest is uniform already, so its low half serves as the hash.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use wire::Key;
 
 /// A map from keys, with the same iteration order for the same history everywhere.
 pub type KeyMap<V> = HashMap<Key, V, BuildHasherDefault<DigestHasher>>;
+
+/// Keys, likewise.
+pub type KeySet = HashSet<Key, BuildHasherDefault<DigestHasher>>;
 
 /// Passes one 64-bit word through.
 #[derive(Clone, Copy, Debug, Default)]

@@ -3,7 +3,7 @@
 #[path = "world/full_node.rs"]
 mod full_node;
 
-use full_node::{VALUE, full_node};
+use full_node::{VALUE, full_node, lose_session};
 
 const KEY_BYTES: u64 = 16;
 
@@ -30,5 +30,7 @@ fn a_small_object_takes_less_than_250_bytes_and_counts_for_what_it_takes() {
     assert!(counted.bytes > objects * (KEY_BYTES + VALUE.len() as u64));
     let (of_each, ratio) = (taken / objects, taken as f64 / counted.bytes as f64);
     assert!(of_each <= 250, "{of_each} bytes for each object");
+    lose_session(&mut node, now);
+    assert_eq!((node.measured(now).bytes, node.objects(), node.is_consistent()), (0, 0, true));
     assert!((0.9..=1.1).contains(&ratio), "{taken} bytes taken, {} counted", counted.bytes);
 }

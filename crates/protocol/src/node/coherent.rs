@@ -1,12 +1,13 @@
 //! Sessions, invalidations and commits at a node: the rules of `coherence` applied to its table.
 
-use wire::message::{Ack, Commit, Invalidate, Renew, Revoke, Revoked};
+use wire::message::{Ack, Commit, EarlyValue, Invalidate, Renew, Revoke, Revoked};
 use wire::{Key, Message, Peer, ShimId, View};
 
 use super::Node;
 use super::object::{Fetching, Object, Waiter};
 use super::step::NodeStep;
 use crate::coherence::copy::Invalidated;
+use crate::time::Time;
 use rand::RngExt;
 
 impl Node {
@@ -28,8 +29,10 @@ impl Node {
         let placement = &self.placement;
         self.offers.retain(|offer| placement.shim(&offer.key) != shim);
         let mut lost = Vec::new();
-        for object in self.objects.iter_mut().filter(|object| object.shim == shim && !object.is_idle()) {
-            let key = object.key();
+        let mut fetching: Vec<Key> = link.fetching.drain().collect();
+        fetching.sort_unstable_by_key(|key| key.digest);
+        for key in fetching {
+            let Some(object) = self.objects.get_mut(&key) else { continue };
             let waiters = object.give_up_fetches().into_iter().flat_map(|fetching| fetching.waiters);
             lost.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
@@ -56,7 +59,7 @@ impl Node {
         let nonce = self.random.random();
         let link = &mut self.links[usize::from(shim.0)];
         if matches!(link.session, crate::coherence::lease::NodeSession::Closed { .. }) && link.linked {
-            debug_assert_eq!(link.objects, 0, "HELLO says that nothing is held");
+            debug_assert_eq!(self.objects.count_of(shim), 0, "HELLO says that nothing is held");
             let hello = link.session.hello(step.now, nonce);
             step.send(Peer::Shim(shim), Message::Hello(hello));
         }
@@ -102,7 +105,7 @@ impl Node {
 
     /// The session is open: ask for the lease at once, and take up the offers that waited for it.
     fn renew_first(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
-        let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
+        let floor = self.heat_floor();
         if self.links[usize::from(shim.0)].session.renew_due(step.now) {
             self.renew(step, shim, floor);
         }
@@ -130,22 +133,8 @@ impl Node {
         if link.session.id() != Some(session) {
             // That session's copies are gone for good, and its fills are ignored.
             nothing_held = Some(u64::MAX);
-        } else if let Some(object) = self.objects.get_mut(&key).filter(|object| object.shim == shim) {
-            for fetching in object.fetching_mut() {
-                fetching.filling.poison(version);
-            }
-            // A view that nobody asked for here would be served before reads of it that were passed on.
-            let value = value.filter(|_| object.admits(View::GET));
-            let outcome = object.change(|copy| copy.invalidate(version, value.is_some()));
-            if outcome != Invalidated::Stale {
-                object.invalidations = object.invalidations.saturating_add(1);
-                let before = object.bytes();
-                object.drop_replies();
-                self.bytes = self.bytes - before + object.bytes();
-            }
-            if let (Invalidated::Held, Some(value)) = (outcome, value) {
-                object.hold(value, step.now);
-            }
+        } else if self.objects.get(&key).is_some_and(|object| object.shim == shim) {
+            self.objects.change(&key, |object| drop_older(object, step.now, version, value));
         } else {
             nothing_held = Some(link.fill_last);
         }
@@ -160,19 +149,22 @@ impl Node {
         if self.links[usize::from(shim.0)].session.id() != Some(*session) {
             return;
         }
-        let Some(object) = self.objects.get_mut(key).filter(|object| object.shim == shim) else { return };
-        if !object.change(|copy| copy.commit(*version)) {
+        if self.objects.get(key).is_none_or(|object| object.shim != shim) {
             return;
         }
-        self.statistics.commits += 1;
-        let before = object.bytes();
-        object.confirm();
-        self.bytes = self.bytes - before + object.bytes();
+        let confirm = |object: &mut Object| {
+            let confirmed = object.change(|copy| copy.commit(*version));
+            if confirmed {
+                object.confirm();
+            }
+            confirmed
+        };
+        self.statistics.commits += u64::from(self.objects.change(key, confirm) == Some(true));
     }
 
     pub(super) fn close_if_lapsed(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         if self.links[usize::from(shim.0)].session.lapsed(step.now) {
-            if self.links[usize::from(shim.0)].objects > 0 {
+            if self.objects.count_of(shim) > 0 {
                 self.statistics.leases_lost += 1;
             }
             self.close_session(step, shim);
@@ -186,12 +178,20 @@ impl Node {
 
     /// Drops everything of one shim. Those who wait for fills are served by storage instead.
     pub(super) fn drop_objects(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
-        let of_it = self.objects.iter().filter(|object| object.shim == shim);
-        let mut keys: Vec<Key> = of_it.map(Object::key).collect();
+        let fetching: Vec<Key> = self.links[usize::from(shim.0)].fetching.drain().collect();
+        let held = self.order.held().map(|(_, read)| &read.key);
+        let is_its = |key: &&Key| self.objects.get(key).is_some_and(|object| object.shim == shim);
+        let mut keys: Vec<Key> = held.filter(is_its).cloned().chain(fetching).collect();
         keys.sort_unstable_by_key(|key| key.digest);
-        for key in keys {
-            let Some(mut object) = self.remove(&key) else { continue };
-            for Fetching { view, command, waiters, .. } in object.give_up_fetches() {
+        keys.dedup();
+        let given_up = |key: Key| {
+            let fetches = self.objects.get_mut(&key).map(Object::give_up_fetches);
+            (key, fetches.unwrap_or_default())
+        };
+        let given_up: Vec<(Key, Vec<Fetching>)> = keys.into_iter().map(given_up).collect();
+        self.objects.remove_all(shim);
+        for (key, fetches) in given_up {
+            for Fetching { view, command, waiters, .. } in fetches {
                 for waiter in waiters {
                     self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
                 }
@@ -202,5 +202,22 @@ impl Node {
                 }
             }
         }
+    }
+}
+
+/// What an INV does to an object.
+fn drop_older(object: &mut Object, now: Time, version: u64, value: Option<EarlyValue>) {
+    for fetching in object.fetching_mut() {
+        fetching.filling.poison(version);
+    }
+    // A view that nobody asked for here would be served before reads of it that were passed on.
+    let value = value.filter(|_| object.admits(View::GET));
+    let outcome = object.change(|copy| copy.invalidate(version, value.is_some()));
+    if outcome != Invalidated::Stale {
+        object.invalidations = object.invalidations.saturating_add(1);
+        object.drop_replies();
+    }
+    if let (Invalidated::Held, Some(value)) = (outcome, value) {
+        object.hold(value, now);
     }
 }

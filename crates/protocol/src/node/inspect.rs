@@ -51,7 +51,8 @@ impl Node {
         if self.waiting() > 0 || self.pending() > 0 || !self.offers.is_empty() {
             return Duration::ZERO;
         }
-        let renewals = self.links.iter().map(|link| match link.objects {
+        let links = self.links.iter().enumerate();
+        let renewals = links.map(|(index, link)| match self.objects.count_of(ShimId(index as u16)) {
             0 if link.session.is_opening() => Duration::ZERO,
             0 => Duration::MAX,
             _ => link.session.renew_in(now),
@@ -72,10 +73,10 @@ impl Node {
 
     /// Whether the counts kept beside the objects and the reads passed on agree with them.
     pub fn is_consistent(&self) -> bool {
-        let bytes: u64 = self.objects.iter().map(Object::bytes).sum();
-        let objects: usize = self.links.iter().map(|link| link.objects).sum();
+        let fetching = self.objects.iter().filter(|object| !object.is_idle()).count();
+        let known = self.links.iter().map(|link| link.fetching.len()).sum::<usize>();
         let passed_on = self.order.passed_on_count() == self.forwarded.len();
-        bytes == self.bytes && objects == self.objects.len() && passed_on
+        self.objects.is_consistent() && fetching == known && passed_on
     }
 
     /// The newest version of a key that this node knows, and the session that it belongs to.

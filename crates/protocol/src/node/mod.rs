@@ -27,6 +27,7 @@ use wire::message::{LAYERS_MAX, Offer, Refuse};
 use wire::{Key, Message, NodeId, NodeMember, Peer, ShimId, View};
 
 use crate::coherence::lease::{LeaseTerms, NodeSession};
+use crate::hash::KeySet;
 use crate::heat::{HeatConfig, HeavyHitters};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
@@ -133,7 +134,8 @@ struct ShimLink {
     fill_last: u64,
     /// The session's last barrier that was obeyed here.
     revoked: u64,
-    objects: usize,
+    /// Keys with fetches under way.
+    fetching: KeySet,
 }
 
 #[derive(Clone)]
@@ -142,7 +144,6 @@ pub struct Node {
     placement: Arc<Placement>,
     links: Vec<ShimLink>,
     objects: ObjectTable,
-    bytes: u64,
     /// Reads that are not begun yet, each with who asks.
     waiting: RequestQueue<(Peer, Message)>,
     windows: RouterWindows,
@@ -186,7 +187,6 @@ impl Node {
             random,
             links: vec![ShimLink::default(); shims],
             objects: ObjectTable::default(),
-            bytes: 0,
             waiting: RequestQueue::new(config.settings.requests),
             windows: RouterWindows::default(),
             signed: Time(0),
@@ -264,12 +264,12 @@ impl Node {
         for index in 0..self.links.len() {
             let shim = ShimId(index as u16);
             self.close_if_lapsed(step, shim);
-            let floor = self.agent.heat_floor(self.objects.len(), self.bytes);
+            let floor = self.heat_floor();
             let link = &mut self.links[index];
             if link.session.hello_overdue(step.now, &self.config.lease) {
                 let hello = link.session.hello(step.now, self.random.random());
                 step.send(Peer::Shim(shim), Message::Hello(hello));
-            } else if link.objects > 0 && link.session.renew_due(step.now) {
+            } else if self.objects.count_of(shim) > 0 && link.session.renew_due(step.now) {
                 self.renew(step, shim, floor);
             }
         }
@@ -337,10 +337,14 @@ impl Node {
         }
     }
 
+    /// The least heat, in requests per second, that an insertion takes now.
+    fn heat_floor(&self) -> u32 {
+        self.agent.heat_floor(self.objects.len(), self.objects.bytes())
+    }
+
     fn remove(&mut self, key: &Key) -> Option<Object> {
         let object = self.objects.remove(key)?;
-        self.bytes -= object.bytes();
-        self.links[usize::from(object.shim.0)].objects -= 1;
+        self.links[usize::from(object.shim.0)].fetching.remove(key);
         Some(object)
     }
 

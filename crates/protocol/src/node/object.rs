@@ -123,6 +123,8 @@ pub(super) struct Object {
     pub(super) holding: Holding,
     /// The last pass over all objects that has looked at this one.
     pub(super) seen: u8,
+    /// Which life of its shim's objects it belongs to.
+    pub(super) life: u16,
 }
 
 const _: () = assert!(size_of::<Object>() <= 112, "a node holds millions of objects");
@@ -149,6 +151,7 @@ impl Object {
             degree: Degree::BASE,
             holding: Holding::Place,
             seen: 0,
+            life: 0,
         }
     }
 

@@ -104,7 +104,7 @@ impl Node {
             return self.admits_elastic(step, read);
         }
         let always = self.config.settings.policies.is_always(&read.key.bytes);
-        let floor = if always { 1 } else { self.agent.heat_floor(self.objects.len(), self.bytes) };
+        let floor = if always { 1 } else { self.heat_floor() };
         if let Some(heat) = self.heat.record(step.now, heat_item(&read.key, read.view), floor) {
             if self.admit(step, Asked { key: &read.key, view: read.view, heat, degree: Degree::BASE }) {
                 return true;
@@ -170,14 +170,12 @@ impl Node {
             self.open_session(step, shim);
             return false;
         }
-        if let Some(object) = self.objects.get_mut(key) {
-            let before = object.bytes();
-            let admitted = object.admit(view, self.config.settings.views_max);
-            self.bytes = self.bytes - before + object.bytes();
+        let views_max = self.config.settings.views_max;
+        if let Some(admitted) = self.objects.change(key, |object| object.admit(view, views_max)) {
             return admitted;
         }
         let always = rule.cache == Eligibility::Always || !degree.is_base();
-        match self.agent.judge(Newcomer { key, heat, always }, self.bytes, &self.objects) {
+        match self.agent.judge(Newcomer { key, heat, always }, self.objects.bytes(), &self.objects) {
             Verdict::Decline => return false,
             Verdict::Insert => {}
             Verdict::Replace(victim) => self.evict(step, &victim),
@@ -186,9 +184,7 @@ impl Node {
         if !degree.is_base() {
             (object.degree, object.holding) = (degree, self.holding(key, degree, Holding::Place));
         }
-        self.bytes += object.bytes();
-        self.links[usize::from(shim.0)].objects += 1;
-        self.objects.insert(object);
+        self.objects.insert(object, key);
         self.statistics.inserts += 1;
         true
     }
@@ -230,6 +226,7 @@ impl Node {
         let filling = Filling::new(fill, step.now, object.copy());
         let covered = waiters.len();
         let sent = command.clone();
+        link.fetching.insert(key.clone());
         object.begin_fetch(Fetching { filling, view, resp3, command: sent, waiters, covered });
         self.statistics.fetches += 1;
         let fetch = Fetch { session, fill, key, view, resp3, command };
@@ -246,6 +243,9 @@ impl Node {
             return;
         };
         let Some(mut fetching) = object.end_fetch(fill.fill) else { return };
+        if object.is_idle() {
+            self.links[usize::from(shim.0)].fetching.remove(&fill.key);
+        }
         let rule = self.config.settings.policies.of(&fill.key.bytes);
         let bytes_max = self.config.settings.value_bytes_max.min(rule.value_bytes_max);
         let fits = fill.value.len() <= bytes_max && !rule.is_never() && !fill.status.is_refusal();
@@ -279,20 +279,21 @@ impl Node {
 
     /// Stores the reply if it is as new as all that this node knows.
     fn keep(&mut self, fill: &Fill, filling: &Filling) -> bool {
-        let Some(object) = self.objects.get_mut(&fill.key) else { return false };
-        let filled = object.change(|copy| copy.fill(fill.version, filling));
-        if filled == Filled::Unusable {
-            self.statistics.fills_poisoned += 1;
-            return false;
-        }
-        let before = object.bytes();
-        if filled == Filled::Replaced {
-            object.drop_replies();
-        }
-        object.keep(fill.view, fill.status, &fill.value, expiry(filling.sent, fill.ttl_ms));
-        self.bytes = self.bytes - before + object.bytes();
-        self.statistics.fills += 1;
-        true
+        let expiry = expiry(filling.sent, fill.ttl_ms);
+        let keep = |object: &mut Object| {
+            let filled = object.change(|copy| copy.fill(fill.version, filling));
+            if filled == Filled::Replaced {
+                object.drop_replies();
+            }
+            if filled != Filled::Unusable {
+                object.keep(fill.view, fill.status, &fill.value, expiry);
+            }
+            filled
+        };
+        let Some(filled) = self.objects.change(&fill.key, keep) else { return false };
+        let kept = filled != Filled::Unusable;
+        *(if kept { &mut self.statistics.fills } else { &mut self.statistics.fills_poisoned }) += 1;
+        kept
     }
 
     /// Keeps the books in order: refused keys are held off, too many bytes push the coldest out.
@@ -305,7 +306,7 @@ impl Node {
                 self.evict(step, key);
             }
         }
-        while let Some(victim) = self.agent.next_victim(self.bytes, &self.objects) {
+        while let Some(victim) = self.agent.next_victim(self.objects.bytes(), &self.objects) {
             self.evict(step, &victim);
         }
     }

@@ -49,6 +49,10 @@ impl Default for NodeSettings {
 }
 
 impl Node {
+    fn is_over(&self) -> bool {
+        self.agent.is_over(self.objects.len(), self.objects.bytes())
+    }
+
     /// Acts on `settings` from now on: what they do not allow any more goes, unless its fill is under way, which
     /// removes it when it arrives.
     pub(super) fn adopt(&mut self, step: &mut NodeStep<'_>, settings: NodeSettings) {
@@ -69,13 +73,13 @@ impl Node {
         for key in leaving {
             self.evict(step, &key);
         }
-        while self.agent.is_over(self.objects.len(), self.bytes) {
+        while self.is_over() {
             let coldest = self.agent.coldest_sixteenth(&self.objects);
             if coldest.is_empty() {
                 break;
             }
             for key in coldest {
-                if self.agent.is_over(self.objects.len(), self.bytes) {
+                if self.is_over() {
                     self.evict(step, &key);
                 }
             }

@@ -93,7 +93,7 @@ impl Node {
         NodeStatistics {
             load: u64::from(self.meter.rate(now)),
             objects: self.objects.len() as u64,
-            bytes: self.bytes,
+            bytes: self.objects.bytes(),
             held_off: self.agent.held_off() as u64,
             queue_depth: self.pending() as u64,
             waiting: self.waiting() as u64,

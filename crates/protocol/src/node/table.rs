@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use wire::{Digest, Key};
+use wire::{Digest, Key, ShimId};
 
 use super::object::Object;
 
@@ -83,11 +83,24 @@ impl Index {
     }
 }
 
+/// The objects of one shim that are there.
+#[derive(Clone, Copy, Debug, Default)]
+struct ObjectLife {
+    number: u16,
+    objects: usize,
+    bytes: u64,
+}
+
 /// Slots lie close together, so that a pass may stop anywhere and go on there: the last one takes the place of one that goes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectTable {
     index: Index,
     slots: Slots,
+    /// By shim: objects of an earlier life are gone, though some of them still take a slot.
+    lives: Vec<ObjectLife>,
+    /// What is there of all shims.
+    objects: usize,
+    bytes: u64,
     /// Slots below this number are still to be looked at in this pass.
     left: usize,
     /// How many there were when it began.
@@ -97,6 +110,8 @@ pub(super) struct ObjectTable {
 
 /// Slots that are looked at without a rest: enough to tell what is cold, and done in less than a millisecond.
 const SLICE: usize = 4096;
+/// Slots that are freed of them at most: that takes several times as long.
+const FREED_MAX: usize = 512;
 
 /// The lower half of a digest.
 pub(super) fn half_of(digest: Digest) -> u64 {
@@ -105,21 +120,68 @@ pub(super) fn half_of(digest: Digest) -> u64 {
 
 impl ObjectTable {
     pub(super) fn len(&self) -> usize {
-        self.slots.len
+        self.objects
     }
 
-    fn place(&self, key: &Key) -> Option<usize> {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether the counts kept beside the objects agree with them.
+    pub(super) fn is_consistent(&self) -> bool {
+        let of_lives = self
+            .lives
+            .iter()
+            .fold((0, 0), |(objects, bytes), life| (objects + life.objects, bytes + life.bytes));
+        let there =
+            self.iter().fold((0, 0), |(objects, bytes), object| (objects + 1, bytes + object.bytes()));
+        of_lives == there && there == (self.objects, self.bytes)
+    }
+
+    /// Objects of one shim.
+    pub(super) fn count_of(&self, shim: ShimId) -> usize {
+        self.lives.get(usize::from(shim.0)).map_or(0, |life| life.objects)
+    }
+
+    fn is_there(&self, object: &Object) -> bool {
+        self.lives[usize::from(object.shim.0)].number == object.life
+    }
+
+    /// The slot of a key, which may hold what is gone.
+    fn slot(&self, key: &Key) -> Option<usize> {
         let half = half_of(key.digest);
         let is_it = |place: &u32| self.slots.get(*place as usize).is_of(key);
         self.index.part(half).find(half, is_it).map(|place| *place as usize)
+    }
+
+    fn place(&self, key: &Key) -> Option<usize> {
+        self.slot(key).filter(|place| self.is_there(self.slots.get(*place)))
     }
 
     pub(super) fn get(&self, key: &Key) -> Option<&Object> {
         self.place(key).map(|place| self.slots.get(place))
     }
 
+    /// For changes that leave what the object takes as it is.
     pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Object> {
         self.place(key).map(|place| self.slots.get_mut(place))
+    }
+
+    /// Changes an object, which may take more or less afterwards.
+    pub(super) fn change<T>(&mut self, key: &Key, change: impl FnOnce(&mut Object) -> T) -> Option<T> {
+        let place = self.place(key)?;
+        let object = self.slots.get_mut(place);
+        let before = object.bytes();
+        let outcome = change(object);
+        let (after, shim) = (object.bytes(), object.shim);
+        self.count(shim, |_, bytes| *bytes = *bytes - before + after);
+        Some(outcome)
+    }
+
+    fn count(&mut self, shim: ShimId, change: impl Fn(&mut usize, &mut u64)) {
+        let life = &mut self.lives[usize::from(shim.0)];
+        change(&mut life.objects, &mut life.bytes);
+        change(&mut self.objects, &mut self.bytes);
     }
 
     pub(super) fn contains_key(&self, key: &Key) -> bool {
@@ -128,13 +190,26 @@ impl ObjectTable {
 
     /// The object whose digest has this lower half. Keys that share it are as good as the same where nothing is answered.
     pub(super) fn with_half(&self, half: u64) -> Option<&Object> {
-        let is_it = |place: &u32| half_of(self.slots.get(*place as usize).digest()) == half;
+        let is_it = |place: &u32| {
+            let object = self.slots.get(*place as usize);
+            half_of(object.digest()) == half && self.is_there(object)
+        };
         let found = self.index.part(half).find(half, is_it);
         found.map(|place| self.slots.get(*place as usize))
     }
 
     /// Puts an object in for a key that has none.
-    pub(super) fn insert(&mut self, mut object: Object) {
+    pub(super) fn insert(&mut self, mut object: Object, key: &Key) {
+        if let Some(gone) = self.slot(key) {
+            self.free(gone);
+        }
+        let shim = usize::from(object.shim.0);
+        if self.lives.len() <= shim {
+            self.lives.resize(shim + 1, ObjectLife::default());
+        }
+        object.life = self.lives[shim].number;
+        let added = object.bytes();
+        self.count(object.shim, |objects, bytes| (*objects, *bytes) = (*objects + 1, *bytes + added));
         let (place, slots, half) = (self.slots.len as u32, &self.slots, half_of(object.digest()));
         let hash_of = |place: &u32| half_of(slots.get(*place as usize).digest());
         self.index.part_mut(half).insert_unique(half, place, hash_of);
@@ -144,35 +219,47 @@ impl ObjectTable {
     }
 
     pub(super) fn remove(&mut self, key: &Key) -> Option<Object> {
-        let (slots, half) = (&self.slots, half_of(key.digest));
-        let is_it = |place: &u32| slots.get(*place as usize).is_of(key);
-        let entry = self.index.part_mut(half).find_entry(half, is_it).ok()?;
-        let (place, _) = entry.remove();
-        let removed = self.slots.swap_remove(place as usize);
-        let last = self.slots.len as u32;
+        let place = self.place(key)?;
+        let removed = self.free(place)?;
+        let freed = removed.bytes();
+        self.count(removed.shim, |objects, bytes| (*objects, *bytes) = (*objects - 1, *bytes - freed));
+        Some(removed)
+    }
+
+    /// All objects of one shim are gone. Their slots are freed by the next pass, or by what comes in for the same keys.
+    pub(super) fn remove_all(&mut self, shim: ShimId) {
+        if let Some(life) = self.lives.get_mut(usize::from(shim.0)) {
+            (self.objects, self.bytes) = (self.objects - life.objects, self.bytes - life.bytes);
+            *life = ObjectLife { number: life.number.wrapping_add(1), ..ObjectLife::default() };
+        }
+    }
+
+    fn free(&mut self, place: usize) -> Option<Object> {
+        let half = half_of(self.slots.get(place).digest());
+        let entry = self.index.part_mut(half).find_entry(half, |number| *number as usize == place).ok()?;
+        entry.remove();
+        let freed = self.slots.swap_remove(place);
+        let last = self.slots.len;
         if place != last {
-            let moved = half_of(self.slots.get(place as usize).digest());
-            let its = self.index.part_mut(moved).find_mut(moved, |number| *number == last);
+            let moved = half_of(self.slots.get(place).digest());
+            let its = self.index.part_mut(moved).find_mut(moved, |number| *number as usize == last);
             if let Some(its) = its {
-                *its = place;
+                *its = place as u32;
             }
         }
-        self.left = self.left.min(self.slots.len);
-        removed
+        self.left = self.left.min(last);
+        freed
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.slots.iter()
-    }
-
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Object> {
-        self.slots.blocks.iter_mut().flatten()
+        self.slots.iter().filter(|object| self.is_there(object))
     }
 
     /// Some of the slots from a place that goes round with `turn`.
     pub(super) fn sample(&self, turn: u64, count: usize) -> impl Iterator<Item = &Object> {
         let first = (turn % self.slots.len.max(1) as u64) as usize;
-        self.slots.iter_from(first).chain(self.slots.iter().take(first)).take(count)
+        let round = self.slots.iter_from(first).chain(self.slots.iter().take(first)).take(count);
+        round.filter(|object| self.is_there(object))
     }
 
     /// Everything is to be looked at once more.
@@ -207,9 +294,17 @@ impl ObjectTable {
     }
 
     pub(super) fn look_at(&mut self, slots: usize, mut look: impl FnMut(&mut Object)) {
-        let end = self.left.saturating_sub(slots);
+        let (end, mut freed) = (self.left.saturating_sub(slots), 0);
         while self.left > end {
             self.left -= 1;
+            if !self.is_there(self.slots.get(self.left)) {
+                // What is left of a great many goes in the next passes.
+                if freed < FREED_MAX {
+                    self.free(self.left);
+                    freed += 1;
+                }
+                continue;
+            }
             let object = self.slots.get_mut(self.left);
             // It may have been moved here from behind.
             if object.seen != self.pass {
@@ -239,8 +334,13 @@ mod tests {
         Key { digest, database: 0, bytes: Bytes::from(number.to_string()) }
     }
 
-    fn object(key: &Key) -> Object {
-        Object::new(ShimId(0), key, View::GET, 0)
+    fn shim_of(number: u32) -> ShimId {
+        ShimId((number % 2) as u16)
+    }
+
+    fn insert(table: &mut ObjectTable, number: u32, heat: u32) {
+        let key = key(number);
+        table.insert(Object::new(shim_of(number), &key, View::GET, heat), &key);
     }
 
     #[test]
@@ -251,7 +351,7 @@ mod tests {
             // In one block of slots and in several.
             let keys = [60, 3000][case.seed as usize % 2];
             for number in 0..keys {
-                table.insert(Object::new(ShimId(0), &key(number), View::GET, 0));
+                insert(&mut table, number, 0);
                 twin.insert(number, 0);
             }
             for step in 0..2000 + 3 * keys {
@@ -259,7 +359,7 @@ mod tests {
                 let key = key(number);
                 match random.random_range(0..10) {
                     0..4 if !table.contains_key(&key) => {
-                        table.insert(Object::new(ShimId(0), &key, View::GET, step));
+                        insert(&mut table, number, step);
                         twin.insert(number, step * 16);
                     }
                     0..6 => {
@@ -268,9 +368,22 @@ mod tests {
                     }
                     6 => table.begin_pass(),
                     7 => table.look_at(random.random_range(0..50), |object| assert_eq!(object.heat % 16, 0)),
+                    8 if random.random_ratio(1, 50) => {
+                        table.remove_all(shim_of(number));
+                        twin.retain(|other, _| shim_of(*other) != shim_of(number));
+                    }
                     _ => assert_eq!(table.get(&key).map(|object| object.heat), twin.get(&number).copied()),
                 }
                 assert_eq!(table.len(), twin.len());
+            }
+            let there: BTreeSet<Bytes> = table.iter().map(|object| object.key().bytes).collect();
+            assert_eq!(there, twin.keys().map(|number| key(*number).bytes).collect());
+            assert!(table.is_consistent());
+            while table.slots.len > table.len() {
+                let slots = table.slots.len;
+                table.begin_pass();
+                table.look_at(usize::MAX, |_| {});
+                assert!(table.slots.len < slots, "a pass frees some of what is gone");
             }
         }
     }
@@ -281,7 +394,7 @@ mod tests {
             let mut random = SmallRng::seed_from_u64(case.seed);
             let mut table = ObjectTable::default();
             for number in 0..100 {
-                table.insert(object(&key(number)));
+                insert(&mut table, number, 0);
             }
             for _ in 0..3 {
                 let there: BTreeSet<Bytes> = table.iter().map(|object| object.key().bytes).collect();
@@ -291,11 +404,11 @@ mod tests {
                     let slots = if rest == 0 { usize::MAX } else { 10 };
                     table.look_at(slots, |object| *seen.entry(object.key().bytes).or_default() += 1);
                     for _ in 0..8 {
-                        let key = key(random.random_range(0..200));
-                        if table.remove(&key).is_some() {
-                            gone.insert(key.bytes);
+                        let number = random.random_range(0..200);
+                        if table.remove(&key(number)).is_some() {
+                            gone.insert(key(number).bytes);
                         } else {
-                            table.insert(object(&key));
+                            insert(&mut table, number, 0);
                         }
                     }
                 }

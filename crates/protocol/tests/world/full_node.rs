@@ -7,7 +7,7 @@ use protocol::node::{Effect, Input, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Placement, Secret};
 use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::time::Time;
-use wire::message::{Fill, Grant, Read, Welcome};
+use wire::message::{Fill, Grant, Read, Refuse, Welcome};
 use wire::{
     ClusterMap, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
     Sharding, ShimId, ShimMember, View,
@@ -107,4 +107,10 @@ fn read(node: &mut Node, now: Time, placement: &Placement, number: u64) {
     };
     let from = Peer::Router(RouterId(0));
     step(node, now, Input::Message { from, message: Message::Read(read) });
+}
+
+/// The shim does not know the session any more: everything goes.
+pub(crate) fn lose_session(node: &mut Node, now: Time) {
+    let message = Message::Refuse(Refuse { session: 1 });
+    step(node, now, Input::Message { from: SHIM, message });
 }
