@@ -44,6 +44,7 @@ impl Flow {
         }
         let down = self.traffic.members.take_map(&placement);
         self.traffic.placement = Some(placement);
+        self.traffic.places.clear();
         if down.contains(&true) {
             self.vanished(|asked| matches!(asked, Peer::Node(node) if down[usize::from(node.0)]));
         }

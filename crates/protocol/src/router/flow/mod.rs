@@ -18,6 +18,7 @@ pub(crate) mod follow;
 pub(crate) mod gather;
 pub(crate) mod interest;
 pub(crate) mod keyless;
+mod known_places;
 pub(crate) mod launch;
 pub(crate) mod learned;
 pub(crate) mod links;

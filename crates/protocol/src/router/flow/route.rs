@@ -97,7 +97,7 @@ impl RequestTraffic {
             let drawn = elastic::draw(further, random, |node| self.members.node_admits(step.now, node));
             if !drawn.is_empty() {
                 let random = self.random.next_u64();
-                return self.least_of(step, drawn, Draw { dealt, random });
+                return self.least_of(step, drawn.into_iter(), Draw { dealt, random });
             }
         }
         let layers = match step.config.routing {
@@ -110,31 +110,35 @@ impl RequestTraffic {
                 Some(layers)
             }
         };
-        let (places, random) = (placement.places(key), self.random.next_u64());
+        let (places, random) = (self.places.of(placement, key), self.random.next_u64());
         let layers = layers.filter(|_| (random >> 32) % EXPLORE_ONE_IN != 0);
-        let candidates: SmallVec<[NodeId; CANDIDATES_MAX]> = places
-            .iter()
-            .enumerate()
+        let candidates = (places.into_iter().enumerate())
             .filter(|(layer, _)| layers.is_none_or(|layers| layers.contains(*layer)))
-            .filter_map(|(_, place)| *place)
-            .filter(|node| self.members.node_admits(step.now, *node))
-            .collect();
+            .filter_map(|(_, place)| place)
+            .filter(|node| self.members.node_admits(step.now, *node));
         self.least_of(step, candidates, Draw { dealt, random })
     }
 
     fn least_of(
         &self,
         step: &RouterStep<'_>,
-        candidates: SmallVec<[NodeId; CANDIDATES_MAX]>,
+        candidates: impl Iterator<Item = NodeId>,
         draw: Draw,
     ) -> Option<NodeId> {
         let Draw { dealt, random } = draw;
         // Nodes that have all that they can do have equal loads: then those count for which fewer commands wait.
-        let queue = |node: &NodeId| self.queue_before(Peer::Node(*node), dealt);
-        let shortest = candidates.iter().map(queue).min()?;
-        let candidates: SmallVec<[NodeId; CANDIDATES_MAX]> =
-            candidates.into_iter().filter(|node| queue(node) == shortest).collect();
-        match candidates.as_slice() {
+        let (mut shortest, mut least) = (usize::MAX, SmallVec::<[NodeId; CANDIDATES_MAX]>::new());
+        for node in candidates {
+            let queue = self.queue_before(Peer::Node(node), dealt);
+            if queue < shortest {
+                shortest = queue;
+                least.clear();
+            }
+            if queue == shortest {
+                least.push(node);
+            }
+        }
+        match least.as_slice() {
             [node] => Some(*node),
             several => self.members.choose(step.now, several, random),
         }

@@ -11,6 +11,7 @@ use crate::router::config::RouterConfig;
 use crate::router::flow::budget::Budget;
 use crate::router::flow::elastic::ElasticViews;
 use crate::router::flow::interest::Interests;
+use crate::router::flow::known_places::KnownPlaces;
 use crate::router::flow::learned::Learned;
 use crate::router::flow::members::KnownMembers;
 use crate::router::flow::pending::{Pending, PendingTable};
@@ -21,6 +22,7 @@ pub(crate) struct RequestTraffic {
     pub(crate) placement: Option<Arc<Placement>>,
     pub(crate) members: KnownMembers,
     pub(crate) learned: Learned,
+    pub(crate) places: KnownPlaces,
     pub(crate) elastic: ElasticViews,
     pub(crate) pending: PendingTable,
     pub(crate) windows: Windows,
@@ -35,6 +37,7 @@ impl RequestTraffic {
             placement: None,
             members: KnownMembers::new(),
             learned: Learned::new(config.settings.learned_max),
+            places: KnownPlaces::new(),
             elastic: ElasticViews::default(),
             // A shim or node may yet answer what an earlier process asked in this router's name.
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
