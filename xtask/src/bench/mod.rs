@@ -2,6 +2,7 @@
 
 mod cost;
 mod figures;
+mod instructions;
 mod load;
 mod memory;
 mod tls;
@@ -19,6 +20,7 @@ Usage: cargo xtask bench WHAT [SECONDS]
 
   cost        CPU microseconds per GET, hot and cold, pipelines 1 and 16, against twemproxy (default 8 s each)
   tls         CPU microseconds per GET with TLS at the front door and between members, against none (default 5 s each)
+  instructions  user instructions of a router and a node per hot GET (callgrind); fails if there are a tenth more than they were
   users       instructions per hit of a router that checks users, against one that has none
   balance     requests per node and per storage server under Zipf 0.99, with and without cache (default 60 s)
   coherence   messages per invalidated copy with 10 % writes (default 20 s)
@@ -43,6 +45,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         Some("tls") => save(root, "tls", &tls::run(&binary, seconds(5)?)?),
         Some("balance") => save(root, "balance", &figures::balance(&binary, seconds(60)?)?),
         Some("coherence") => save(root, "coherence", &figures::coherence(&binary, seconds(20)?)?),
+        Some("instructions") => save(root, "instructions", &instructions::run(&binary)?),
         Some("memory") => save(root, "memory", &memory::run(&binary)?),
         Some("all") => {
             save(root, "memory", &memory::run(&binary)?)?;

@@ -25,6 +25,8 @@ pub(crate) struct Layout {
     pub(crate) shim_rate_max: u64,
     /// Further lines of `[cluster]`, of each `[[controller]]` and of each `[[router]]`.
     pub(crate) cluster_lines: String,
+    /// The member whose instructions callgrind counts; it says how many in its log.
+    pub(crate) counted: Option<String>,
     pub(crate) controller_lines: String,
     pub(crate) router_lines: String,
     /// Further tables, such as `[limits]`.
@@ -80,6 +82,7 @@ impl Default for Layout {
             node_rate_max: 0,
             shim_rate_max: 0,
             cluster_lines: String::new(),
+            counted: None,
             controller_lines: String::new(),
             router_lines: String::new(),
             tables: String::new(),

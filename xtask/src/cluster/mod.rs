@@ -225,6 +225,10 @@ impl ProcessCluster {
 
     fn member_command(&self, id: &str) -> Command {
         let mut command = mortal(&self.binary);
+        if self.layout.counted.as_deref() == Some(id) {
+            command = mortal("valgrind");
+            command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&self.binary);
+        }
         match id {
             UP => command.arg("up"),
             id => command.args(["run", "--id", id]),

@@ -7,12 +7,13 @@ use anyhow::{Context, bail, ensure};
 pub(super) const USAGE: &str = "\
 Usage: cargo xtask night [OPTIONS]
 
-What is too long for `make test`, on seeds that nobody has tried: the deep model, all mutants, property tests with many
-cases, the simulator, fuzzing, differential streams, jepsen. Goes on after a failure; ends with a summary and, if anything
-failed, with exit code 1. Output of every part is kept below target/night.
+What is too long for `make test`, on seeds that nobody has tried: the deep model, all mutants, instructions per hot
+GET, property tests with many cases, the simulator, fuzzing, differential streams, jepsen. Goes on after a failure; ends
+with a summary and, if anything failed, with exit code 1. Output of every part is kept below target/night.
 
   --hours H      how long in all (default 8); what has no end of its own gets its share
-  --only LIST    parts, with commas between them: model, mutants, properties, simulation, fuzz, differential, jepsen
+  --only LIST    parts, with commas between them: model, mutants, instructions, properties, simulation, fuzz,
+                 differential, jepsen
 ";
 
 /// A kind of work.
@@ -20,6 +21,7 @@ failed, with exit code 1. Output of every part is kept below target/night.
 pub(super) enum NightKind {
     Model,
     Mutants,
+    Instructions,
     Properties,
     Simulation,
     Fuzz,
@@ -28,9 +30,10 @@ pub(super) enum NightKind {
 }
 
 /// In the order in which they run, with the share of the time that each of those gets which would never end.
-pub(super) const KINDS: [(&str, NightKind, u32); 7] = [
+pub(super) const KINDS: [(&str, NightKind, u32); 8] = [
     ("model", NightKind::Model, 0),
     ("mutants", NightKind::Mutants, 0),
+    ("instructions", NightKind::Instructions, 0),
     ("properties", NightKind::Properties, 25),
     ("simulation", NightKind::Simulation, 20),
     ("fuzz", NightKind::Fuzz, 20),

@@ -82,6 +82,9 @@ impl Night<'_> {
         if self.arguments.has(NightKind::Mutants) {
             self.part(NightPart::new("mutants", &["xtask", "mutants"], BUILD_TIME))?;
         }
+        if self.arguments.has(NightKind::Instructions) {
+            self.part(NightPart::new("instructions", &["xtask", "bench", "instructions"], BUILD_TIME))?;
+        }
         if self.arguments.has(NightKind::Properties) {
             self.properties()?;
         }
