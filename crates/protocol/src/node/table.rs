@@ -228,9 +228,22 @@ impl ObjectTable {
 
     /// All objects of one shim are gone. Their slots are freed by the next pass, or by what comes in for the same keys.
     pub(super) fn remove_all(&mut self, shim: ShimId) {
-        if let Some(life) = self.lives.get_mut(usize::from(shim.0)) {
-            (self.objects, self.bytes) = (self.objects - life.objects, self.bytes - life.bytes);
-            *life = ObjectLife { number: life.number.wrapping_add(1), ..ObjectLife::default() };
+        let life = self.lives.get_mut(usize::from(shim.0)).filter(|life| life.objects > 0);
+        let Some(life) = life else { return };
+        let next = life.number.checked_add(1);
+        (self.objects, self.bytes) = (self.objects - life.objects, self.bytes - life.bytes);
+        *life = ObjectLife { number: next.unwrap_or(0), ..ObjectLife::default() };
+        if next.is_none() {
+            // What is left of an earlier life with that number would be there again.
+            self.free_all(shim);
+        }
+    }
+
+    fn free_all(&mut self, shim: ShimId) {
+        for place in (0..self.slots.len).rev() {
+            if self.slots.get(place).shim == shim {
+                self.free(place);
+            }
         }
     }
 
@@ -386,6 +399,18 @@ mod tests {
                 assert!(table.slots.len < slots, "a pass frees some of what is gone");
             }
         }
+    }
+
+    #[test]
+    fn what_is_gone_never_comes_back_however_many_lives_there_are() {
+        let mut table = ObjectTable::default();
+        insert(&mut table, 0, 0);
+        for _ in 0..=u16::MAX {
+            table.remove_all(shim_of(0));
+            insert(&mut table, 2, 0);
+            assert!(!table.contains_key(&key(0)) && table.len() == 1);
+        }
+        assert!(table.is_consistent() && table.slots.len == 1);
     }
 
     #[test]
