@@ -88,7 +88,7 @@ impl Role for NodeDriver {
     }
 
     fn rest(&mut self, now: Time) -> Duration {
-        self.node.rest(now).min(self.peers.rest())
+        self.peers.rest(self.node.rest(now))
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {

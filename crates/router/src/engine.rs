@@ -13,7 +13,7 @@ use runtime::clock;
 use runtime::instance::NewPlacement;
 use runtime::member;
 use runtime::peers::{PeerEvent, Peers};
-use runtime::reactor::{Event, Io, TICK};
+use runtime::reactor::{Event, Io};
 use runtime::tls::Certificates;
 use wire::{NodeId, Peer, RouterId, ShimId};
 
@@ -91,7 +91,8 @@ impl Engine {
 
     /// For how long no tick is needed if nothing happens.
     pub(crate) fn rest(&self) -> Duration {
-        if self.router.is_quiet() { self.peers.rest() } else { TICK }
+        let rest = if self.router.is_quiet() { Duration::MAX } else { Duration::ZERO };
+        self.peers.rest(rest)
     }
 
     /// Whether every key can be reached.

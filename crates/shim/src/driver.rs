@@ -263,7 +263,7 @@ impl Role for ShimDriver {
     }
 
     fn rest(&mut self, now: Time) -> Duration {
-        self.parts.shim.rest(now).min(self.parts.peers.rest())
+        self.parts.peers.rest(self.parts.shim.rest(now))
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {

@@ -169,14 +169,18 @@ impl Peers {
         true
     }
 
-    /// For how long links need no tick: a moment while any is being made.
-    pub fn rest(&self) -> Duration {
+    /// For how long a member needs no tick of which nothing else is due for `rest`: a moment while any link is being made.
+    pub fn rest(&self, rest: Duration) -> Duration {
+        if rest <= TICK {
+            return TICK;
+        }
         let is_made = |link: &PeerLink| link.linked || link.dial.is_none() && link.is_idle();
-        match self.links.iter().all(is_made) {
+        let links = match self.links.iter().all(is_made) {
             false => TICK,
             true if self.links.iter().any(|link| link.linked) => LINKED_REST,
             true => ALONE_REST,
-        }
+        };
+        rest.min(links)
     }
 
     pub fn replies_dropped(&self) -> u64 {
