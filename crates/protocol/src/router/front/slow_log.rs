@@ -23,9 +23,11 @@ const ARGUMENT_BYTES_MAX: usize = 128;
 /// An entry takes up to 4 KiB.
 const ENTRIES_MAX: usize = 16_384;
 const COUNT: usize = 10;
-/// One command more is written down for each of these intervals, beside as many at once as the log holds: where everything is
-/// slow, writing it all down would cost time just when there is none.
+/// One command more is written down for each of these intervals, beside [`SlowLog::burst`]: where everything is slow, writing
+/// it all down would cost time just when there is none.
 const INTERVAL: Duration = Duration::from_millis(1);
+/// A log of a few entries shows the newest ones too, and not those that came first.
+const BURST_MIN: usize = 128;
 
 const SLOWER_THAN: &str = "slowlog-log-slower-than";
 const MAX_LEN: &str = "slowlog-max-len";
@@ -76,8 +78,16 @@ impl SlowLog {
     pub(crate) fn new(settings: SlowLogSettings) -> SlowLog {
         let mut log = SlowLog { settings, entries: VecDeque::new(), next: 0, room: 0, room_at: Time(0) };
         log.set(settings);
-        log.room = log.settings.entries_max;
+        log.room = log.burst();
         log
+    }
+
+    /// As many are written down at once: what the log holds, and no fewer than [`BURST_MIN`] unless it holds none.
+    fn burst(&self) -> usize {
+        match self.settings.entries_max {
+            0 => 0,
+            max => max.max(BURST_MIN),
+        }
     }
 
     pub(crate) fn set(&mut self, settings: SlowLogSettings) {
@@ -126,7 +136,7 @@ impl SlowLog {
             let more = (passed.as_micros() / INTERVAL.as_micros()) as usize;
             (self.room, self.room_at) = (self.room.saturating_add(more), now);
         }
-        self.room = self.room.min(self.settings.entries_max);
+        self.room = self.room.min(self.burst());
         let has = self.room > 0;
         self.room -= usize::from(has);
         has
@@ -345,13 +355,19 @@ mod tests {
     /// What comes at once is taken as far as the log holds it, and beyond that one for each millisecond.
     #[test]
     fn it_takes_no_more_than_it_has_time_for() {
-        let mut log = SlowLog::new(SlowLogSettings { entries_max: 3, ..SlowLogSettings::default() });
+        let mut log = SlowLog::new(SlowLogSettings { entries_max: 200, ..SlowLogSettings::default() });
         let mut taken = |times: &[u64]| times.iter().filter(|time| log.has_room(Time(**time))).count();
-        assert_eq!(taken(&[50; 9]), 3);
+        assert_eq!(taken(&[50; 900]), 200);
         assert_eq!(taken(&[900, 999]), 0);
         assert_eq!(taken(&[2_100, 2_200, 2_300]), 2);
         assert_eq!(taken(&(0..5_000).map(|number| 3_000 + 100 * number).collect::<Vec<_>>()), 500);
-        assert_eq!(taken(&[9_000_000; 9]), 3, "the room that there was meanwhile is not saved up");
+        assert_eq!(taken(&[9_000_000; 900]), 200, "the room that there was meanwhile is not saved up");
+        log.set(SlowLogSettings { entries_max: 2, ..SlowLogSettings::default() });
+        assert_eq!(
+            (0..900).filter(|_| log.has_room(Time(19_000_000))).count(),
+            128,
+            "the newest of a burst is shown"
+        );
         log.set(SlowLogSettings::default());
         assert!(!log.has_room(Time(10_000_000)), "it holds none");
     }
