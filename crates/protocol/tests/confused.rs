@@ -306,7 +306,7 @@ impl Confusion {
     ) -> Message {
         let ttl_ms = flag.then_some(other);
         match which {
-            7 => Message::Hello(Hello { number, nonce: other }),
+            7 => Message::Hello(Hello { number, nonce: other, process: number }),
             8 => Message::Welcome(Welcome { session, nonce: other, lease: number, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: other }),
             10 => Message::Renew(Renew { session, sent: number, heat_floor: other as u32 }),

@@ -109,7 +109,7 @@ impl World {
             earlier: EarlierIncarnations::NONE,
         };
         world.step(Input::Storage(up));
-        let hello = world.session.hello(world.now, 1);
+        let hello = world.session.hello(world.now, 1, 1);
         world.step(Input::Message { from: NODE, message: Message::Hello(hello) });
         world.run(2, 0);
         world

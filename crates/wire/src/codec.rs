@@ -196,7 +196,9 @@ fn encode_topic(header: Header, kind: TopicKind, clients: u32, name: &Key, push:
 
 fn encode_control(message: &Message, out: &mut Vec<u8>) {
     match message {
-        Message::Hello(m) => bare(Header { tail: [0, m.nonce, 0, m.number], ..of(operation::HELLO) }, out),
+        Message::Hello(m) => {
+            bare(Header { tail: [m.process, m.nonce, 0, m.number], ..of(operation::HELLO) }, out)
+        }
         Message::Welcome(m) => {
             bare(Header { tail: [m.session, m.nonce, m.lease, m.guard], ..of(operation::WELCOME) }, out)
         }
@@ -455,7 +457,7 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
     let [session, second, ttl, argument] = header.tail;
     let version = header.version;
     Ok(match header.operation {
-        operation::HELLO => Message::Hello(Hello { number: argument, nonce: second }),
+        operation::HELLO => Message::Hello(Hello { number: argument, nonce: second, process: session }),
         operation::WELCOME => {
             Message::Welcome(Welcome { session, nonce: second, lease: ttl, guard: argument })
         }

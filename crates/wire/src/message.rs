@@ -285,6 +285,8 @@ pub struct Changed {
 pub struct Hello {
     pub number: u64,
     pub nonce: u64,
+    /// Drawn by the process at its start: another one may use the same id, and knows nothing of what this one holds.
+    pub process: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -103,7 +103,7 @@ fn control_samples() -> Vec<Message> {
     let value = Bytes::from_static(b"$1\r\nv\r\n");
     let key = key();
     vec![
-        Message::Hello(Hello { number: 10, nonce: 11 }),
+        Message::Hello(Hello { number: 10, nonce: 11, process: 12 }),
         Message::Welcome(Welcome { session: 12, nonce: 13, lease: 14, guard: 15 }),
         Message::Reject(Reject { last: 14, nonce: 15 }),
         Message::Renew(Renew { session: 16, sent: 17, heat_floor: 18 }),

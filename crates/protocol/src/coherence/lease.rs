@@ -171,11 +171,11 @@ impl NodeSession {
     }
 
     /// Says HELLO with the next number. The caller has dropped everything that it held before.
-    pub fn hello(&mut self, now: Time, nonce: u64) -> Hello {
+    pub fn hello(&mut self, now: Time, nonce: u64, process: u64) -> Hello {
         // A number that nothing exceeds is rejected for ever, which costs the copies and nothing else.
         let number = self.number().saturating_add(1);
         *self = NodeSession::Opening { number, nonce, sent: now };
-        Hello { number, nonce }
+        Hello { number, nonce, process }
     }
 
     /// Whether a HELLO has gone unanswered for too long.
@@ -199,15 +199,14 @@ impl NodeSession {
         }
     }
 
-    /// The number was too low: the HELLO to try next, with a fresh nonce.
-    pub fn reject(&mut self, now: Time, reject: &Reject, nonce: u64) -> Option<Hello> {
-        match *self {
-            NodeSession::Opening { number, nonce: asked, .. } if asked == reject.nonce => {
-                let number = number.max(reject.last).saturating_add(1);
-                *self = NodeSession::Opening { number, nonce, sent: now };
-                Some(Hello { number, nonce })
+    /// True if the number of the latest HELLO was too low: the next one's is higher than all that the shim knows.
+    pub fn reject(&mut self, reject: &Reject) -> bool {
+        match self {
+            NodeSession::Opening { number, nonce, .. } if *nonce == reject.nonce => {
+                *number = (*number).max(reject.last);
+                true
             }
-            _ => None,
+            _ => false,
         }
     }
 
@@ -301,10 +300,24 @@ impl Default for NodeSession {
 pub struct ShimSession {
     /// Highest HELLO number seen in this incarnation.
     number: u64,
-    /// The open session and the end of the longest lease granted in it.
-    open: Option<(u64, Time)>,
-    /// The session that the newest HELLO was welcomed to. It opens once the node has used its id.
-    offered: Option<u64>,
+    open: Option<OpenSession>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct OpenSession {
+    id: u64,
+    process: u64,
+    /// End of the longest lease granted in it.
+    end: Time,
+}
+
+/// What a shim says to a HELLO.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HelloAnswer {
+    Open,
+    Reject(Reject),
+    /// Nothing: another process has a lease.
+    Silence,
 }
 
 /// What bounds a lease besides its terms.
@@ -318,46 +331,37 @@ pub struct LeaseBounds {
 }
 
 impl ShimSession {
-    /// A number already seen is rejected: the message is late. One that was not may be late as well, from before a
-    /// restart of the node, which cannot know the numbers of its earlier life. So it only gets an offer: the open
-    /// session goes on until the node shows that it has got the WELCOME, and thereby that the HELLO was its latest.
-    pub fn hello(&mut self, hello: &Hello) -> Result<(), Reject> {
+    /// A number already seen is rejected: the message is late. Of another process than the open session's it says nothing of
+    /// what that one holds, which may live on: it waits until the lease is over.
+    pub fn hello(&mut self, now: Time, hello: &Hello) -> HelloAnswer {
         if hello.number <= self.number {
-            return Err(Reject { last: self.number, nonce: hello.nonce });
+            return HelloAnswer::Reject(Reject { last: self.number, nonce: hello.nonce });
+        }
+        if self.open.is_some_and(|open| open.process != hello.process && now < open.end) {
+            return HelloAnswer::Silence;
         }
         self.number = hello.number;
-        Ok(())
+        HelloAnswer::Open
     }
 
-    pub fn offer(&mut self, id: u64) {
-        self.offered = Some(id);
-    }
-
-    /// Whether a message of `session` is the first of the one that was offered: the node holds nothing of before.
-    pub fn is_offered(&self, session: u64) -> bool {
-        self.offered == Some(session)
-    }
-
-    /// Opens the session that was offered.
-    pub fn open(&mut self, now: Time, terms: &LeaseTerms) {
-        if let Some(id) = self.offered.take() {
-            self.open = Some((id, now.after(terms.duration)));
-        }
+    /// Opens a session of the process whose HELLO was taken: what it held before is gone.
+    pub fn open(&mut self, now: Time, id: u64, process: u64, terms: &LeaseTerms) {
+        self.open = Some(OpenSession { id, process, end: now.after(terms.duration) });
     }
 
     /// The open session's id. An open session may have lapsed a moment ago: see `lapsed`.
     pub fn id(&self) -> Option<u64> {
-        self.open.map(|(id, _)| id)
+        self.open.map(|open| open.id)
     }
 
     /// Whether `session` is open and its lease runs.
     pub fn is_live(&self, now: Time, session: u64) -> bool {
-        self.open.is_some_and(|(id, end)| id == session && now < end)
+        self.open.is_some_and(|open| open.id == session && now < open.end)
     }
 
     /// The lease may be gone from the node's hands by now: writes need not wait for it any longer.
     pub fn lapsed(&self, now: Time) -> bool {
-        self.open.is_some_and(|(_, end)| now >= end)
+        self.open.is_some_and(|open| now >= open.end)
     }
 
     /// How long the lease may be extended, or `None` to refuse. A node that renews for ever but leaves an
@@ -370,17 +374,14 @@ impl ShimSession {
         terms: &LeaseTerms,
     ) -> Option<Duration> {
         let LeaseBounds { invalidate_oldest, storage_proof, duration_max } = bounds;
-        let (id, end) = self.open?;
-        if id != session || now >= end {
-            return None;
-        }
+        let open = self.open.as_mut().filter(|open| open.id == session && now < open.end)?;
         let unacknowledged = invalidate_oldest.map_or(Duration::ZERO, |sent| now.since(sent));
         let duration = terms
             .duration
             .saturating_sub(unacknowledged)
             .min(terms.duration.saturating_sub(now.since(storage_proof)))
             .min(duration_max);
-        self.open = Some((id, end.max(now.after(duration))));
+        open.end = open.end.max(now.after(duration));
         Some(duration)
     }
 
@@ -390,38 +391,54 @@ impl ShimSession {
 
     /// When the lease of the open session ends, as far as granted.
     pub fn end(&self) -> Option<Time> {
-        self.open.map(|(_, end)| end)
+        self.open.map(|open| open.end)
     }
 
     /// What decides its future, with times relative to `now`: two lapsed leases are alike.
     pub fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
-        (self.number, self.open.map(|(id, end)| (id, end.since(now))), self.offered).hash(state);
+        let open = self.open.map(|open| (open.id, open.process, open.end.since(now)));
+        (self.number, open).hash(state);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        EarlierIncarnations, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession, Unrecorded,
+        EarlierIncarnations, HelloAnswer, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession,
+        Unrecorded,
     };
     use crate::time::Time;
     use std::time::Duration;
-    use wire::message::{Grant, Hello, Welcome};
+    use wire::message::{Grant, Hello, Reject, Welcome};
 
     const TERMS: LeaseTerms =
         LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) };
 
     const L: Duration = TERMS.duration;
+    const PROCESS: u64 = 5;
+
+    /// A process says HELLO without knowing what another one of the same id holds.
+    #[test]
+    fn another_process_waits_until_the_lease_is_over() {
+        let (_, mut shim) = open(1);
+        let end = shim.end().expect("it is open");
+        let hello = |number, process| Hello { number, nonce: 3, process };
+        let rejected = HelloAnswer::Reject(Reject { last: 1, nonce: 3 });
+        assert_eq!(shim.hello(Time(0), &hello(1, 6)), rejected);
+        assert_eq!(shim.hello(Time(end.0 - 1), &hello(2, 6)), HelloAnswer::Silence);
+        assert_eq!(shim.clone().hello(end, &hello(2, 6)), HelloAnswer::Open);
+        assert_eq!(shim.hello(Time(0), &hello(2, PROCESS)), HelloAnswer::Open, "it has dropped what it held");
+        shim.close();
+        assert_eq!(shim.hello(Time(0), &hello(3, 6)), HelloAnswer::Open);
+    }
 
     fn open(number: u64) -> (NodeSession, ShimSession) {
         let (mut node, mut shim) = (NodeSession::new(), ShimSession::default());
-        let hello = node.hello(Time(0), 7);
-        assert_eq!(hello, Hello { number, nonce: 7 });
-        shim.hello(&hello).unwrap();
-        shim.offer(99);
+        let hello = node.hello(Time(0), 7, PROCESS);
+        assert_eq!(hello, Hello { number, nonce: 7, process: PROCESS });
+        assert_eq!(shim.hello(Time(0), &hello), HelloAnswer::Open);
         assert!(node.welcome(&welcome(99, 7)));
-        assert!(shim.is_offered(99));
-        shim.open(Time(0), &TERMS);
+        shim.open(Time(0), 99, PROCESS, &TERMS);
         (node, shim)
     }
 
@@ -553,7 +570,7 @@ mod tests {
     #[test]
     fn terms_hold_as_the_shim_has_told_them() {
         let mut node = NodeSession::new();
-        node.hello(Time(0), 7);
+        node.hello(Time(0), 7, PROCESS);
         let told = Welcome { session: 99, nonce: 7, lease: 40_000, guard: 5_000 };
         assert!(node.welcome(&told));
         assert!(node.renew_due(Time(0)) && !node.renew_due(Time(9_999)) && node.renew_due(Time(10_000)));
@@ -568,8 +585,8 @@ mod tests {
     #[test]
     fn only_the_answer_to_the_latest_hello_opens_a_session() {
         let mut node = NodeSession::new();
-        node.hello(Time(0), 1);
-        node.hello(Time(5), 2);
+        node.hello(Time(0), 1, PROCESS);
+        node.hello(Time(5), 2, PROCESS);
         assert!(!node.welcome(&welcome(50, 1)));
         assert!(node.welcome(&welcome(51, 2)));
         assert!(!node.welcome(&welcome(52, 2)));

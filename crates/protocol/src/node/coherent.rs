@@ -7,6 +7,7 @@ use super::Node;
 use super::object::{Fetching, Object, Waiter};
 use super::step::NodeStep;
 use crate::coherence::copy::Invalidated;
+use crate::coherence::lease::NodeSession;
 use crate::time::Time;
 use rand::RngExt;
 
@@ -14,11 +15,15 @@ impl Node {
     pub(super) fn linked(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         let Some(link) = self.links.get_mut(usize::from(shim.0)) else { return };
         link.linked = true;
-        if matches!(link.session, crate::coherence::lease::NodeSession::Opening { .. }) {
-            let nonce = self.random.random();
-            let hello = link.session.hello(step.now, nonce);
-            step.send(Peer::Shim(shim), Message::Hello(hello));
+        if link.session.is_opening() {
+            self.hello(step, shim);
         }
+    }
+
+    pub(super) fn hello(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
+        let nonce = self.random.random();
+        let hello = self.links[usize::from(shim.0)].session.hello(step.now, nonce, self.process);
+        step.send(Peer::Shim(shim), Message::Hello(hello));
     }
 
     /// Copies stay: the lease alone governs them. What waits for an answer over the link will not get one.
@@ -56,12 +61,10 @@ impl Node {
     }
 
     pub(super) fn open_session(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
-        let nonce = self.random.random();
-        let link = &mut self.links[usize::from(shim.0)];
-        if matches!(link.session, crate::coherence::lease::NodeSession::Closed { .. }) && link.linked {
+        let link = &self.links[usize::from(shim.0)];
+        if matches!(link.session, NodeSession::Closed { .. }) && link.linked {
             debug_assert_eq!(self.objects.count_of(shim), 0, "HELLO says that nothing is held");
-            let hello = link.session.hello(step.now, nonce);
-            step.send(Peer::Shim(shim), Message::Hello(hello));
+            self.hello(step, shim);
         }
     }
 
@@ -69,14 +72,13 @@ impl Node {
         let index = usize::from(shim.0);
         match message {
             Message::Welcome(welcome) if self.links[index].session.welcome(&welcome) => {
-                self.links[index].revoked = 0;
+                (self.links[index].revoked, self.links[index].welcomed) = (0, Some(welcome.session));
                 self.renew_first(step, shim);
             }
             Message::Welcome(_) => {}
             Message::Reject(reject) => {
-                let nonce = self.random.random();
-                if let Some(hello) = self.links[index].session.reject(step.now, &reject, nonce) {
-                    step.send(Peer::Shim(shim), Message::Hello(hello));
+                if self.links[index].session.reject(&reject) {
+                    self.hello(step, shim);
                 }
             }
             Message::Grant(grant) => self.links[index].session.grant(step.now, &grant),
@@ -92,10 +94,14 @@ impl Node {
         }
     }
 
-    /// A barrier. What was granted after it has ended stays, should its REVOKE come once more.
+    /// A barrier. What was granted after it has ended stays, should its REVOKE come once more. Of a session of another process
+    /// with this id nothing can be said: its lease ends.
     fn revoke(&mut self, step: &mut NodeStep<'_>, shim: ShimId, revoke: &Revoke) {
         let Revoke { session, number } = *revoke;
         let link = &mut self.links[usize::from(shim.0)];
+        if link.welcomed != Some(session) {
+            return;
+        }
         if link.session.id() == Some(session) && number > link.revoked {
             link.revoked = number;
             self.drop_objects(step, shim);
@@ -125,10 +131,14 @@ impl Node {
         }
     }
 
-    /// First phase of a write: nothing older than `version` is served from here on. Always acknowledged.
+    /// First phase of a write: nothing older than `version` is served from here on. Acknowledged, unless another process with
+    /// this id was told: it may live on, and hold what its session has given it until its lease ends.
     fn invalidate(&mut self, step: &mut NodeStep<'_>, shim: ShimId, invalidate: Invalidate) {
         let Invalidate { session, key, version, value } = invalidate;
         let link = &self.links[usize::from(shim.0)];
+        if link.welcomed != Some(session) {
+            return;
+        }
         let mut nothing_held = None;
         if link.session.id() != Some(session) {
             // That session's copies are gone for good, and its fills are ignored.

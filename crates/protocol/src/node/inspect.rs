@@ -99,6 +99,7 @@ impl Node {
         (self.placement.epoch(), self.draining, self.owns, link.linked, link.fill_last, link.revoked)
             .hash(state);
         link.session.fingerprint(now, &self.config.lease, state);
+        link.welcomed.hash(state);
         let mut objects: Vec<&Object> = self.objects.iter().filter(|object| object.shim == shim).collect();
         objects.sort_unstable_by_key(|object| object.digest());
         let mut arrived: Vec<(Digest, &Waiter)> = Vec::new();

@@ -130,6 +130,8 @@ struct Forwarded {
 #[derive(Clone, Debug, Default)]
 struct ShimLink {
     session: NodeSession,
+    /// The session that this process was welcomed to last, whether it is still open or not.
+    welcomed: Option<u64>,
     linked: bool,
     fill_last: u64,
     /// The session's last barrier that was obeyed here.
@@ -141,6 +143,8 @@ struct ShimLink {
 #[derive(Clone)]
 pub struct Node {
     config: NodeConfig,
+    /// Tells this process from others with its id.
+    process: u64,
     placement: Arc<Placement>,
     links: Vec<ShimLink>,
     objects: ObjectTable,
@@ -176,6 +180,7 @@ impl Node {
         Node {
             // Not where an earlier process with this id began.
             forwarded_serial: random.random(),
+            process: random.random(),
             agent: Agent::new(
                 config.settings.objects_max,
                 config.settings.bytes_max,
@@ -267,8 +272,7 @@ impl Node {
             let floor = self.heat_floor();
             let link = &mut self.links[index];
             if link.session.hello_overdue(step.now, &self.config.lease) {
-                let hello = link.session.hello(step.now, self.random.random());
-                step.send(Peer::Shim(shim), Message::Hello(hello));
+                self.hello(step, shim);
             } else if self.objects.count_of(shim) > 0 && link.session.renew_due(step.now) {
                 self.renew(step, shim, floor);
             }

@@ -7,20 +7,24 @@ use wire::{Message, NodeId, Peer};
 
 use super::step::ShimStep;
 use super::{Revoking, Shim};
-use crate::coherence::lease::{LeaseBounds, LeaseTerms};
+use crate::coherence::lease::{HelloAnswer, LeaseBounds, LeaseTerms};
 use crate::time::Time;
 
 impl Shim {
     pub(super) fn coherence(&mut self, step: &mut ShimStep<'_>, node: NodeId, message: Message) {
         match message {
             Message::Hello(hello) => {
-                let answer = match self.links[usize::from(node.0)].session.hello(&hello) {
-                    Ok(()) => {
-                        let session = self.session_id();
-                        self.links[usize::from(node.0)].session.offer(session);
-                        Message::Welcome(self.lease_terms(step.now).welcome(session, hello.nonce))
+                let answer = match self.links[usize::from(node.0)].session.hello(step.now, &hello) {
+                    HelloAnswer::Open => {
+                        // Whatever waits for what the node has held may go on.
+                        self.close_session(node);
+                        let (session, terms) = (self.session_id(), self.lease_terms(step.now));
+                        let link = &mut self.links[usize::from(node.0)];
+                        link.session.open(step.now, session, hello.process, &terms);
+                        Message::Welcome(terms.welcome(session, hello.nonce))
                     }
-                    Err(reject) => Message::Reject(reject),
+                    HelloAnswer::Reject(reject) => Message::Reject(reject),
+                    HelloAnswer::Silence => return,
                 };
                 step.send(Peer::Node(node), answer);
             }
@@ -49,19 +53,8 @@ impl Shim {
         LeaseTerms { duration: self.config.lease.duration.min(longest), ..self.config.lease }
     }
 
-    /// A message that names the session offered last opens it, and only now what the node held before is gone for
-    /// certain: whatever waits for that may go on.
-    pub(super) fn open_if_offered(&mut self, now: Time, node: NodeId, session: u64) {
-        if self.links[usize::from(node.0)].session.is_offered(session) {
-            self.close_session(node);
-            let terms = self.lease_terms(now);
-            self.links[usize::from(node.0)].session.open(now, &terms);
-        }
-    }
-
     fn renew(&mut self, step: &mut ShimStep<'_>, node: NodeId, renew: &Renew) {
         let Renew { session, sent, heat_floor } = *renew;
-        self.open_if_offered(step.now, node, session);
         let link = &mut self.links[usize::from(node.0)];
         link.heat_floor = heat_floor.max(1);
         let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);

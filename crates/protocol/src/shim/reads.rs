@@ -65,7 +65,6 @@ impl Shim {
     /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
     pub(super) fn fetch(&mut self, step: &mut ShimStep<'_>, node: NodeId, fetch: Fetch) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
-        self.open_if_offered(step.now, node, session);
         let large = self.larges.knows(&key, view).then(Refusal::large);
         let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(RequestClass::Fill));
         let asked = KeyView { key, view, resp3 };

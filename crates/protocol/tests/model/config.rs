@@ -63,6 +63,8 @@ pub(crate) struct Budget {
     pub(crate) ordered_reads: u8,
     pub(crate) evictions: u8,
     pub(crate) node_crashes: u8,
+    /// Another process starts with a node's id while the first one lives on.
+    pub(crate) doubles: u8,
     pub(crate) shim_crashes: u8,
     /// A second shim takes over while the first one lives on.
     pub(crate) takeovers: u8,

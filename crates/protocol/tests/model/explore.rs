@@ -78,6 +78,7 @@ pub(crate) enum Action {
     },
     Evict(usize),
     CrashNode(usize),
+    DoubleNode(usize),
     CrashShim,
     TakeOver,
     BringUp,
@@ -96,8 +97,9 @@ impl Cluster {
             match envelope.to {
                 Peer::Node(_) if is_rejected_beyond(&envelope.message, self.config.hellos_max) => {}
                 Peer::Node(node) => {
-                    let to = usize::from(node.0);
-                    actions.push(Action::Deliver { envelope: Arc::clone(envelope), to });
+                    let processes = state.nodes.iter().enumerate().filter(|(_, cell)| cell.id == node);
+                    let deliver = |(to, _)| Action::Deliver { envelope: Arc::clone(envelope), to };
+                    actions.extend(processes.map(deliver));
                 }
                 _ => {
                     for to in 0..state.shims.len() {
@@ -204,6 +206,9 @@ impl Cluster {
             if may(budget.node_crashes) {
                 actions.push(Action::CrashNode(node));
             }
+            if may(budget.doubles) {
+                actions.push(Action::DoubleNode(node));
+            }
             if may(budget.relinks) {
                 actions.push(Action::Relink(node));
             }
@@ -291,7 +296,7 @@ impl Cluster {
             Action::Heat { node, session } => {
                 state.budget.heats -= 1;
                 let (from, key, governing) =
-                    (Peer::Node(NodeId(node as u16)), self.key.clone(), state.governing());
+                    (Peer::Node(state.nodes[node].id), self.key.clone(), state.governing());
                 let (degree, permille, hits, invalidations) = (Degree::BASE, 1000, 1000, 0);
                 let message = Message::Heat(Heat { session, key, degree, permille, hits, invalidations });
                 self.step_shim(state, governing, shim::Input::Message { from, message });
@@ -364,6 +369,10 @@ impl Cluster {
                 budget.node_crashes -= 1;
                 self.crash_node(state, node);
             }
+            Action::DoubleNode(node) => {
+                budget.doubles -= 1;
+                self.double_node(state, node);
+            }
             Action::CrashShim => {
                 budget.shim_crashes -= 1;
                 self.crash_shim(state);
@@ -388,7 +397,7 @@ impl Cluster {
                 let governing = state.governing();
                 self.step_node(state, node, node::Input::Unlinked(Peer::Shim(SHIM)));
                 self.step_node(state, node, node::Input::Linked(Peer::Shim(SHIM)));
-                let peer = Peer::Node(wire::NodeId(node as u16));
+                let peer = Peer::Node(state.nodes[node].id);
                 self.step_shim(state, governing, shim::Input::Linked(peer));
             }
             Action::RemapShim => {
@@ -410,7 +419,10 @@ impl Cluster {
 
     fn start(&self) -> State {
         let nodes = 0..self.config.nodes;
-        let nodes = nodes.map(|index| NodeCell::new(self.start_node(index, 0, time(START)), START, 0));
+        let nodes = nodes.map(|index| {
+            let id = NodeId(index as u16);
+            NodeCell::new(id, self.start_node(id, 0, time(START)), START, 0)
+        });
         let mut state = State {
             nodes: nodes.collect(),
             shims: SmallVec::from_iter([ShimCell::new(self.start_shim(0), START, 0)]),

@@ -1,7 +1,6 @@
 //! What must hold in every state.
 
 use stateright::Property;
-use wire::NodeId;
 
 use super::backend::{self, What};
 use super::config::TICK;
@@ -51,7 +50,7 @@ fn servable<'a>(cluster: &'a Cluster, state: &'a State) -> impl Iterator<Item = 
 fn equals_storage(cluster: &Cluster, state: &State) -> bool {
     for node in servable(cluster, state) {
         cluster.coverage.note(Event::CopyServable);
-        if !cluster.placement.is_place(&cluster.key, NodeId(node as u16)) {
+        if !cluster.placement.is_place(&cluster.key, state.nodes[node].id) {
             cluster.coverage.note(Event::FurtherServable);
         }
     }
@@ -69,7 +68,7 @@ fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
     if !shim.up || shim.machine.holds_writes(shim.now()) {
         return true;
     }
-    servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, NodeId(node as u16)))
+    servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, state.nodes[node].id))
 }
 
 /// A reader there would see that it is gone, while others see it still.
@@ -90,13 +89,13 @@ fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
 
 /// Whether the lease ends first at the node; a shim that has crashed thinks nothing.
 fn lease_ends_first(_: &Cluster, state: &State) -> bool {
-    state.nodes.iter().enumerate().all(|(index, node)| {
+    state.nodes.iter().all(|node| {
         let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };
         let opener = state.shims.iter().find(|shim| session >> 32 == u64::from(shim.life) + 1);
         opener.is_none_or(|shim| {
             // One that waits after a restart of storage has given up every session at once.
             let waits = shim.machine.holds_writes(shim.now());
-            waits || shim.machine.grants_run(shim.now(), NodeId(index as u16), session)
+            waits || shim.machine.grants_run(shim.now(), node.id, session)
         })
     })
 }

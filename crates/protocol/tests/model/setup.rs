@@ -82,13 +82,13 @@ impl Cluster {
     }
 
     /// A node as it starts, linked to its shims and with a session to the other one.
-    pub(crate) fn start_node(&self, index: usize, life: u8, now: Time) -> Node {
+    pub(crate) fn start_node(&self, id: NodeId, life: u8, now: Time) -> Node {
         let config = NodeConfig {
-            id: NodeId(index as u16),
-            layer: if self.config.elastic { 0 } else { index },
+            id,
+            layer: if self.config.elastic { 0 } else { usize::from(id.0) },
             capacity: 1000,
             lease: self.config.lease(),
-            seed: (index as u64 + 1) << 8 | u64::from(life),
+            seed: (u64::from(id.0) + 1) << 8 | u64::from(life),
             settings: NodeSettings {
                 objects_max: 2,
                 bytes_max: BYTES_MAX,

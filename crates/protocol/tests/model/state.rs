@@ -8,7 +8,7 @@ use protocol::node::Node;
 use protocol::shim::Shim;
 use protocol::time::Time;
 use smallvec::SmallVec;
-use wire::{Peer, ShimId, View};
+use wire::{NodeId, Peer, ShimId, View};
 
 use super::backend::{InFlight, Storage};
 use super::config::{Budget, TICK, Write};
@@ -19,6 +19,8 @@ pub(crate) const SHIM: ShimId = ShimId(0);
 /// Machines are shared between states: only the one that steps is copied.
 #[derive(Clone)]
 pub(crate) struct NodeCell {
+    /// Several processes may have one.
+    pub(crate) id: NodeId,
     pub(crate) machine: Arc<Node>,
     pub(crate) tick: u64,
     /// How often it has crashed.
@@ -76,6 +78,7 @@ pub(crate) enum Broken {
 
 #[derive(Clone)]
 pub(crate) struct State {
+    /// Each in its place, and then further processes with the id of one.
     pub(crate) nodes: SmallVec<[NodeCell; 2]>,
     /// In the order of their starts: the last one governs.
     pub(crate) shims: SmallVec<[ShimCell; 2]>,
@@ -100,8 +103,8 @@ pub(crate) fn time(tick: u64) -> Time {
 }
 
 impl NodeCell {
-    pub(crate) fn new(machine: Node, tick: u64, life: u8) -> NodeCell {
-        let mut cell = NodeCell { machine: Arc::new(machine), tick, life, digest: 0 };
+    pub(crate) fn new(id: NodeId, machine: Node, tick: u64, life: u8) -> NodeCell {
+        let mut cell = NodeCell { id, machine: Arc::new(machine), tick, life, digest: 0 };
         cell.refresh();
         cell
     }
@@ -199,7 +202,7 @@ impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let earliest = self.ticks().min().unwrap_or(0);
         for node in &self.nodes {
-            (node.digest, node.tick - earliest, node.life).hash(state);
+            (node.id, node.digest, node.tick - earliest, node.life).hash(state);
         }
         for shim in &self.shims {
             (shim.digest, shim.tick - earliest, shim.life).hash(state);

@@ -9,7 +9,7 @@ use protocol::node::{self, Node};
 use protocol::shim;
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use wire::message::Reply;
-use wire::{Message, NodeId, Peer, Status};
+use wire::{Message, Peer, Status};
 
 use super::backend::{self, InFlight, What};
 use super::config::{Ticks, UNLIMITED, Write};
@@ -17,7 +17,7 @@ use super::coverage::Event;
 use super::explore::FIRST_WRITE;
 use super::network::Envelope;
 use super::setup::Cluster;
-use super::state::{Broken, SHIM, ShimCell, State};
+use super::state::{Broken, NodeCell, SHIM, ShimCell, State, time};
 
 impl Cluster {
     pub(crate) fn step_node(&self, state: &mut State, index: usize, input: node::Input) {
@@ -51,7 +51,7 @@ impl Cluster {
             match (to, message) {
                 (Peer::Router(_), Message::Reply(reply)) => self.answer_read(state, &reply),
                 (Peer::Shim(SHIM), message) => {
-                    let from = Peer::Node(NodeId(index as u16));
+                    let from = Peer::Node(state.nodes[index].id);
                     state.send(Envelope::new(from, to, message));
                 }
                 _ => {}
@@ -258,9 +258,16 @@ impl Cluster {
     pub(crate) fn crash_node(&self, state: &mut State, index: usize) {
         let cell = &mut state.nodes[index];
         cell.life += 1;
-        cell.machine = Arc::new(self.start_node(index, cell.life, cell.now()));
+        cell.machine = Arc::new(self.start_node(cell.id, cell.life, cell.now()));
         cell.refresh();
         state.reads.retain(|read| read.node != index);
+    }
+
+    /// A second process starts with a node's id; the first one does not know.
+    pub(crate) fn double_node(&self, state: &mut State, index: usize) {
+        let NodeCell { id, tick, .. } = state.nodes[index];
+        let life = state.nodes.iter().map(|cell| cell.life + 1).max().unwrap_or(0);
+        state.nodes.push(NodeCell::new(id, self.start_node(id, life, time(tick)), tick, life));
     }
 
     pub(crate) fn crash_shim(&self, state: &mut State) {

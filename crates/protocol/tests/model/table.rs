@@ -14,6 +14,7 @@ pub(crate) fn configs() -> Vec<Config> {
         fills(),
         faults(),
         crashes(),
+        doubles(),
         lives(),
         two_nodes(),
         elastic(),
@@ -239,6 +240,33 @@ fn faults() -> Vec<Config> {
                 SET,
                 Budget { time: 1, offers: 1, drains: 1, ..none() },
                 &[EarlyCommit, LeaseLapsed, SessionRefused],
+            )
+        },
+    ]
+}
+
+/// Two processes with the id of one node.
+fn doubles() -> Vec<Config> {
+    let none = Budget::default;
+    vec![
+        Config {
+            lease_ticks: 1,
+            hellos_max: 2,
+            ..base(
+                "node-double",
+                SET,
+                Budget { time: 1, offers: 1, doubles: 1, ..none() },
+                &[LeaseLost, LeaseLapsed, NumberRejected, CopyServable, WriteWaits],
+            )
+        },
+        Config {
+            lease_ticks: 1,
+            hellos_max: 2,
+            ..base(
+                "node-double-barrier",
+                &[Write::Flush],
+                Budget { time: 1, offers: 1, doubles: 1, ..none() },
+                &[LeaseLost, NumberRejected, CopyServable],
             )
         },
     ]
@@ -485,6 +513,17 @@ fn deep() -> Vec<Config> {
 fn deep_crashes() -> Vec<Config> {
     let none = Budget::default;
     vec![
+        Config {
+            scale: Scale::Deep,
+            lease_ticks: 1,
+            hellos_max: 2,
+            ..base(
+                "deep-node-double",
+                SET,
+                Budget { offers: 1, time: 2, doubles: 1, ..none() },
+                &[EarlyCommit, LeaseLost, LeaseLapsed, NumberRejected],
+            )
+        },
         Config {
             scale: Scale::Deep,
             lease_ticks: 1,

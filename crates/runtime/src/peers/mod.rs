@@ -380,7 +380,11 @@ impl Peers {
         }
         let same_pair = same_process && link.attempt == hello.attempt;
         if !link.is_idle() && (!same_pair || link.connection(hello.channel).is_some()) {
-            self.unlink(io, position, &"it has connected anew");
+            let reason = match same_process {
+                true => "it has connected anew",
+                false => "another process of it has connected: it was started again, or twice",
+            };
+            self.unlink(io, position, &reason);
         }
         let link = &mut self.links[position];
         if link.is_idle() {

@@ -130,7 +130,7 @@ impl Parts {
         let ttl_ms = flag.then_some(other % 5000);
         let degree = Degree(other as u8 % 6);
         match which {
-            7 => Message::Hello(Hello { number, nonce: request }),
+            7 => Message::Hello(Hello { number, nonce: request, process: other }),
             8 => Message::Welcome(Welcome { session, nonce: request, lease: other, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: request }),
             10 => Message::Renew(Renew { session, sent: other, heat_floor: other as u32 }),
