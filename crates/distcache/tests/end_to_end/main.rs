@@ -30,6 +30,7 @@ mod resp;
 mod scripts;
 mod sentinel;
 mod short_file;
+mod started_twice;
 mod status;
 mod stores;
 mod table;
