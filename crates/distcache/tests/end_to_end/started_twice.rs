@@ -48,7 +48,7 @@ fn no_value_is_stale_while_a_node_runs_twice() {
                     let value = client.call(&["GET", &key]);
                     reads += 1;
                     if let Value::Error(error) = &value {
-                        // It was at the leaf node when its link was taken away, as others were just before.
+                        // It was at the second leaf node, which no shim links.
                         assert!(error.starts_with(b"BUSY"), "{value:?}");
                         refused += 1;
                         continue;
@@ -58,7 +58,9 @@ fn no_value_is_stale_while_a_node_runs_twice() {
             }
         }
     }
-    assert!(refused * 20 < reads, "{refused} of {reads} reads were refused");
+    assert!(refused * 50 < reads, "{refused} of {reads} reads were refused");
+    let told = "is connected already from another process; every process needs an id of its own";
+    assert!(second.log().contains(told), "{}", second.log());
     let status = cluster.fresh_status(|status| total(status, "nodes", "hits_total") > 0);
     assert!(total(&status, "shims", "invalidated_copies_total") > 0, "{status}");
 }

@@ -92,7 +92,7 @@ pub enum PeerRefusal {
          one without such names"
     )]
     Role { found: Name, vouched: VouchedRoles },
-    #[error("{0} is connected already from another process; every router needs an id of its own")]
+    #[error("{0} is connected already from another process; every process needs an id of its own")]
     Duplicate(Name),
     #[error("the other end says: {0}")]
     ByOther(String),
@@ -186,6 +186,11 @@ pub fn write_refusal(refusal: &PeerRefusal, out: &mut Vec<u8>) {
             out.extend_from_slice(text);
         }
     }
+}
+
+/// Whether `bytes` begin with a refusal, of which the end may be missing. No message does.
+pub(crate) fn is_refusal(bytes: &[u8]) -> bool {
+    bytes.starts_with(&MAGIC) && bytes.get(5) == Some(&KIND_REFUSAL)
 }
 
 /// Takes the first frame off `bytes`; `None` when it is not whole yet.

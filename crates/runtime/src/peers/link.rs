@@ -18,7 +18,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 const STEADY: Duration = Duration::from_secs(1);
 /// How often a linked peer is told that this end still turns.
 const ALIVE: Duration = Duration::from_millis(250);
-/// Silence after which a node is lost: its reads have another place, and writes wait for its lease and not for it.
+/// Silence after which a node is lost: its reads have another place, and writes wait for its lease and not for it. Also after which
+/// another process with its id takes the place of any peer.
 const SILENCE_NODE: Duration = Duration::from_secs(1);
 /// The same for others. Commands in flight to a shim that is cut off end with an unknown outcome, so a pause of some
 /// seconds should only cost time.
@@ -163,6 +164,11 @@ impl PeerLink {
     /// Something has come.
     pub(crate) fn heard(&mut self) {
         self.silent = Duration::ZERO;
+    }
+
+    /// Whether the process at the other end is there, or is just about to be.
+    pub(crate) fn is_heard(&self) -> bool {
+        !self.is_idle() && self.silent < SILENCE_NODE
     }
 
     /// Whether the other end has been silent for too long.

@@ -17,7 +17,7 @@ use wire::message::Reply;
 use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
 
 use crate::peers::connections::{LinkRole, Slots};
-use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal};
+use crate::peers::frame::{Channel, Name, PeerFrame, PeerHello, PeerRefusal};
 use crate::peers::handshake::{Handshake, LinkKey};
 use crate::peers::link::{ALONE_REST, Dial, LINKED_REST, LinkLog, PeerLink};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId, TICK};
@@ -250,6 +250,9 @@ impl Peers {
         mut bytes: Bytes,
         now: Time,
     ) {
+        if frame::is_refusal(&bytes) {
+            return self.refused(io, connection, position, bytes);
+        }
         let link = &self.links[position];
         if !link.linked {
             // The other end is ahead: it knows both connections proven and has begun to talk.
@@ -279,6 +282,23 @@ impl Peers {
             io.pause(connection);
         }
         io.unread(connection, bytes);
+    }
+
+    /// The other end had proven itself, and then found that it cannot link this one.
+    fn refused(&mut self, io: &mut Io, connection: ConnectionId, position: usize, mut bytes: Bytes) {
+        let refusal = match frame::take(&mut bytes) {
+            Ok(None) => return io.unread(connection, bytes),
+            Ok(Some(PeerFrame::Refusal(text))) => PeerRefusal::ByOther(text),
+            Ok(Some(_)) => PeerRefusal::Malformed,
+            Err(refusal) => refusal,
+        };
+        let link = &mut self.links[position];
+        link.refuse(io.now(), refusal.to_string());
+        if let Some(dial) = &mut link.dial {
+            // This is no member that has yet to start.
+            dial.quiet_until = Time(0);
+        }
+        self.unlink(io, position, &refusal);
     }
 
     fn accept(&mut self, io: &mut Io, connection: ConnectionId) {
@@ -368,21 +388,20 @@ impl Peers {
         Ok((position, hello.channel))
     }
 
-    /// The link that an accepted connection belongs to. An older pair of the same peer gives way, but a router
-    /// does not to another process that uses its id.
+    /// The link that an accepted connection belongs to. An older pair of the same process gives way; that of another process with
+    /// the same id does once it has fallen silent.
     fn make_room(&mut self, io: &mut Io, hello: PeerHello, now: Time) -> Result<usize, PeerRefusal> {
         let position = self.position(hello.peer);
         let link = &self.links[position];
         let same_process = link.instance == hello.instance;
-        if link.dial.is_some() || (!link.is_idle() && !same_process && matches!(hello.peer, Peer::Router(_)))
-        {
+        if link.dial.is_some() || (!same_process && link.is_heard()) {
             return Err(PeerRefusal::Duplicate(Name(hello.peer)));
         }
         let same_pair = same_process && link.attempt == hello.attempt;
         if !link.is_idle() && (!same_pair || link.connection(hello.channel).is_some()) {
             let reason = match same_process {
                 true => "it has connected anew",
-                false => "another process of it has connected: it was started again, or twice",
+                false => "it says nothing, and another process of it has connected",
             };
             self.unlink(io, position, &reason);
         }
@@ -402,7 +421,7 @@ impl Peers {
         // Only who has proven the secret is known to be who it says it is.
         let told = match refusal {
             PeerRefusal::Disagreement { difference, .. } => Some(difference.to_string()),
-            PeerRefusal::Role { .. } => Some(refusal.to_string()),
+            PeerRefusal::Role { .. } | PeerRefusal::Duplicate(_) => Some(refusal.to_string()),
             _ => None,
         };
         if let (Some(theirs), Some(told)) = (theirs, told) {
