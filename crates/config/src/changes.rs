@@ -55,7 +55,7 @@ macro_rules! hot {
 }
 
 hot! {
-    whole: "heat" heat, "policy" policies, "slowlog" slowlog, "log" log, "user" users;
+    whole: "heat" heat, "policy" policies, "near" near, "slowlog" slowlog, "log" log, "user" users;
     keys: cluster.observe_only, security.hide_keys, security.foreign_writers, tracing.sample_one_in;
     members: "node" nodes: objects_max, bytes_max, rate_max; "shim" shims: rate_max; "router" routers: ready_shims;
     limits but handshake_ms_max, blocking_max, storage_ms_max;

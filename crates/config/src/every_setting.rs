@@ -9,6 +9,7 @@ secret = "00112233445566778899aabbccddeeff"
 [security]
 [limits]
 [heat]
+[near]
 [slowlog]
 [log]
 [tracing]

@@ -40,8 +40,8 @@ pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
-    ClusterConfig, ForeignWriters, HeatConfig, LogConfig, MemcachedPlacement, Mode, Routing, SecurityConfig,
-    SlowLogConfig,
+    ClusterConfig, ForeignWriters, HeatConfig, LogConfig, MemcachedPlacement, Mode, NearConfig, Routing,
+    SecurityConfig, SlowLogConfig,
 };
 pub use storage::{Durability, Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, HttpTls, PeersTls, StorageTls, StoreTls, TlsConfig};
@@ -83,6 +83,8 @@ pub struct Config {
     pub limits: Limits,
     #[serde(default)]
     pub heat: HeatConfig,
+    #[serde(default)]
+    pub near: NearConfig,
     #[serde(default)]
     pub slowlog: SlowLogConfig,
     #[serde(default)]
@@ -146,6 +148,7 @@ impl Config {
             tls: TlsConfig::default(),
             limits: Limits::default(),
             heat: HeatConfig::default(),
+            near: NearConfig::default(),
             slowlog: SlowLogConfig::default(),
             log: LogConfig::default(),
             tracing: TracingConfig::default(),

@@ -3,7 +3,7 @@
 use protocol::node::NodeSettings;
 use protocol::placement::{self, MapError, Placement};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::router::{RouterSettings, SlowLogSettings};
+use protocol::router::{NearSettings, RouterSettings, SlowLogSettings};
 use protocol::shim::{ForeignWritePolicy, ShimSettings};
 use wire::{ClusterMap, NodeId, ShimId};
 
@@ -14,6 +14,9 @@ const VALUE_BYTES_MAX: u64 = 1 << 20;
 /// Requests that routers may have under way at one node. More keeps no node busier, and makes replies queue at the router in
 /// front of those of others.
 const WINDOW_MAX: usize = 256;
+
+/// A key that is written too often stays out of routers for so many times as long as out of nodes.
+const NEAR_HOLD_OFFS: u32 = 6;
 
 impl Config {
     /// Where keys are by `map`, in the cluster of this configuration.
@@ -75,6 +78,7 @@ impl Config {
                 ..SlowLogSettings::default()
             },
             spans_one_in: self.tracing.one_in(),
+            near: self.near_settings(),
             ..RouterSettings::default()
         };
         self.limits.set_router(&mut settings);
@@ -82,6 +86,18 @@ impl Config {
             settings.queue_max = queue_max;
         }
         settings
+    }
+
+    fn near_settings(&self) -> NearSettings {
+        NearSettings {
+            objects_max: self.near.objects_max,
+            heat_min: self.near.heat_min,
+            hits_min: self.near.hits_min,
+            // What a node may hold again soon, many routers would ask for.
+            hold_off: self.heat.admission().hold_off * NEAR_HOLD_OFFS,
+            policies: self.rules(),
+            observes: self.cluster.observe_only,
+        }
     }
 
     fn request_limits(&self, rate_max: u64) -> RequestLimits {

@@ -142,6 +142,7 @@ pub(super) fn check(config: &Config) -> Check {
     check_all("[limits]", &config.limits.numbers())?;
     check_all("[heat]", &config.heat.numbers())?;
     check_members(config)?;
+    check_all("[near]", &config.near.numbers())?;
     check_all("[slowlog]", &config.slowlog.numbers())?;
     let one_in = time("sample_one_in", config.tracing.sample_one_in, (0, 1 << 40), "more is as good as none");
     one_in.check("[tracing]")

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use protocol::coherence::lease::LeaseTerms;
 use protocol::node::{Admission, NodeSettings};
+use protocol::router::NearSettings;
 use protocol::shim::ShimSettings;
 use serde::Deserialize;
 
@@ -190,6 +191,18 @@ pub struct SlowLogConfig {
 }
 }
 
+section! {
+/// `[near]`: which objects routers and linked clients hold themselves, so that reads of them cost no hop.
+pub struct NearConfig {
+    /// In each of them.
+    objects_max: usize = NearSettings::default().objects_max, 0 => 1 << 16, "what is no hotter than that, nodes hold; 0 is for none";
+    /// Reads of a key in a second, at one router, from which it holds the key.
+    heat_min: u32 = NearSettings::default().heat_min, 1 => u32::MAX, "a key without requests is not hot";
+    /// Hits for each invalidation below which a copy is given up.
+    hits_min: u32 = NearSettings::default().hits_min, 1 => 1 << 20, "a copy that brings nothing costs every write";
+}
+}
+
 const HASHES: &str = "more hashes cost more than they tell";
 const RESERVED: &str = "each row is reserved at once";
 
@@ -238,6 +251,7 @@ impl HeatConfig {
             heat_min: self.threshold,
             hysteresis: ((self.hysteresis - 1.0).max(0.0) * 1000.0) as u32,
             hold_off: Duration::from_millis(self.hold_off_ms.max(1)),
+            hits_min: 1,
         }
     }
 }

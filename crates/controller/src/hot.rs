@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use runtime::status::{HotKeyView, MemberStatus};
 
+/// Where routers hold it themselves.
+const NEAR: &str = "near";
 /// Most keys in the answer.
 const KEYS_MAX: usize = 100;
 
@@ -18,10 +20,13 @@ pub(crate) fn hottest<'a>(statuses: impl Iterator<Item = &'a MemberStatus>) -> V
             let view = keys.entry(&hot.key).or_default();
             view.heat += hot.heat;
             view.members.insert(status.id().to_owned(), hot.heat);
-            if let MemberStatus::Node(node) = status
-                && !view.cached.contains(&node.layer)
-            {
-                view.cached.push(node.layer.clone());
+            let cached = match status {
+                MemberStatus::Node(node) => &node.layer[..],
+                MemberStatus::Router(_) => NEAR,
+                _ => continue,
+            };
+            if !view.cached.iter().any(|known| known == cached) {
+                view.cached.push(cached.to_owned());
             }
         }
     }
@@ -52,14 +57,18 @@ mod tests {
         let shim = ShimStatus { hottest: vec![hot("a", 5), hot("b", 50)], ..ShimStatus::default() };
         let statistics = RouterStatistics { load: 100, ..RouterStatistics::default() };
         let members = [
-            MemberStatus::Router(RouterStatus { statistics, ..RouterStatus::default() }),
+            MemberStatus::Router(RouterStatus {
+                statistics,
+                hottest: vec![hot("a", 7)],
+                ..RouterStatus::default()
+            }),
             node("l0", "leaf", vec![hot("a", 20)]),
             node("s0", "spine", vec![hot("a", 15)]),
             MemberStatus::Shim(shim),
         ];
         let found = hottest(members.iter());
         assert_eq!((found[0].key.as_str(), found[0].heat, found[0].cached.len()), ("b", 50, 0));
-        assert_eq!((found[1].key.as_str(), found[1].heat, found[1].share), ("a", 40, 0.4));
-        assert_eq!(found[1].cached, ["leaf", "spine"]);
+        assert_eq!((found[1].key.as_str(), found[1].heat, found[1].share), ("a", 47, 0.47));
+        assert_eq!(found[1].cached, ["near", "leaf", "spine"]);
     }
 }

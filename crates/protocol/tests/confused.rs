@@ -64,7 +64,7 @@ fn node_config(random: &mut SmallRng, seed: u64) -> NodeConfig {
             bytes_max: if small { 700 } else { 1 << 20 },
             value_bytes_max: if small { 12 } else { 1 << 16 },
             heat: HEAT,
-            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2 },
+            admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE.duration / 2, hits_min: 1 },
             views_max: if small { 1 } else { 64 },
             forwarded_max: if small { 1 } else { 1024 },
             requests: request_limits(random, small),

@@ -209,9 +209,9 @@ impl Role for RouterDriver {
         }
     }
 
-    fn rest(&mut self, _now: Time) -> Duration {
+    fn rest(&mut self, now: Time) -> Duration {
         match self.held_back.is_empty() && self.spans_left.is_empty() {
-            true => self.engine.rest(),
+            true => self.engine.rest(now),
             false => TICK,
         }
     }
@@ -266,6 +266,9 @@ impl Role for RouterDriver {
     /// Accepts and reads nothing more; each client is closed when its last command is answered.
     fn stopping(&mut self, io: &mut Io) -> bool {
         let now = io.now();
+        if self.drain_until.is_none() {
+            self.step(io, now, Input::Drain);
+        }
         let until = *self.drain_until.get_or_insert_with(|| now.after(DRAIN_MAX));
         self.listeners.drain(..).for_each(|listener| io.close_listener(listener));
         self.connections.halt_all(io);

@@ -90,9 +90,8 @@ impl Engine {
     }
 
     /// For how long no tick is needed if nothing happens.
-    pub(crate) fn rest(&self) -> Duration {
-        let rest = if self.router.is_quiet() { Duration::MAX } else { Duration::ZERO };
-        self.peers.rest(rest)
+    pub(crate) fn rest(&self, now: Time) -> Duration {
+        self.peers.rest(self.router.rest(now))
     }
 
     /// Whether every key can be reached.
@@ -180,6 +179,7 @@ fn machine_config(config: &Config) -> RouterConfig {
         },
         value_bytes_max: config.limits.command_bytes_max.0 as usize,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
+        lease: config.cluster.lease_terms(),
         settings: settings(config),
         ..RouterConfig::default()
     }

@@ -1,8 +1,9 @@
 //! What a router shows of itself, refreshed ten times a second. Not how it is published.
 
 use hdrhistogram::Histogram;
+use protocol::node::Node;
 use protocol::time::Time;
-use runtime::status::{LatencyStatus, MemberStatus, RouterStatus, sheds};
+use runtime::status::{HOTTEST_MAX, HotKey, LatencyStatus, MemberStatus, RouterStatus, sheds};
 
 use crate::driver::RouterDriver;
 
@@ -23,6 +24,11 @@ impl RouterDriver {
         MemberStatus::Router(self.router_status(now))
     }
 
+    fn hottest(&self, near: &Node) -> Vec<HotKey> {
+        let count = if self.config.security.hide_keys { 0 } else { HOTTEST_MAX };
+        near.hottest(count).into_iter().map(|hot| HotKey::new(&hot.key, hot.heat)).collect()
+    }
+
     fn router_status(&self, now: Time) -> RouterStatus {
         let router = &self.engine.router;
         let mut statistics = router.measured();
@@ -39,6 +45,7 @@ impl RouterDriver {
             shims_linked: (self.config.shims.len() - router.shims_missing().count()) as u64,
             shims_needed: self.config.shims_needed(&self.id) as u64,
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
+            hottest: router.near().map_or_else(Vec::new, |near| self.hottest(near)),
             links: self.engine.peers.status(now),
             latency: LatencyStatus::of(&self.latencies),
         }

@@ -88,9 +88,9 @@ pub struct HotKeyView {
     pub key: String,
     /// Requests per second.
     pub heat: u64,
-    /// Nodes count the hits of their copies, shims the reads that reach them.
+    /// Nodes and routers count the hits of their copies, shims the reads that reach them.
     pub members: BTreeMap<String, u64>,
-    /// The layers whose nodes have it among their hottest.
+    /// The layers whose nodes have it among their hottest, and `near` if a router has.
     pub cached: Vec<String>,
     /// The key's share of all requests of all routers.
     pub share: f64,
@@ -141,6 +141,8 @@ pub struct RouterStatus {
     pub shims_needed: u64,
     /// Shims that it is not linked to.
     pub shims_missing: Vec<String>,
+    /// The hottest of its near copies.
+    pub hottest: Vec<HotKey>,
     pub sheds_total: BTreeMap<String, u64>,
     #[serde(flatten)]
     pub links: LinksStatus,
@@ -242,7 +244,8 @@ impl MemberStatus {
         match self {
             MemberStatus::Node(status) => &status.hottest,
             MemberStatus::Shim(status) => &status.hottest,
-            MemberStatus::Router(_) | MemberStatus::Controller(_) => &[],
+            MemberStatus::Router(status) => &status.hottest,
+            MemberStatus::Controller(_) => &[],
         }
     }
 }

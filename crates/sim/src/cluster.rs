@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use protocol::placement::{Placement, Secret};
-use wire::{NodeId, RouterId, ShimId};
+use wire::{NodeId, Peer, RouterId, ShimId};
 
 use crate::cast::{Cast, CastRoster};
 use crate::clients::SimClient;
@@ -31,6 +31,7 @@ const STORES: u64 = 0xc2b2_ae3d_27d4_eb4f;
 const STRANGERS: u64 = 0x9e6c_63d0_876a_68f1;
 const LOSSES: u64 = 0xd6e8_feb8_6659_fd93;
 const HEATS: u64 = 0xa076_1d64_78bd_642f;
+const NEAR: u64 = 0x5851_f42d_4c95_7f2d;
 const SECRET: Secret = Secret([7; 16]);
 
 pub(crate) struct Cluster {
@@ -72,13 +73,13 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
         let mut random = SimRandom::new(seed);
-        let [mut features, mut stores, mut strangers, mut losses, mut heats] =
-            [FEATURES, STORES, STRANGERS, LOSSES, HEATS].map(|source| SimRandom::new(seed ^ source));
+        let [mut features, mut stores, mut strangers, mut losses, mut heats, mut near] =
+            [FEATURES, STORES, STRANGERS, LOSSES, HEATS, NEAR].map(|source| SimRandom::new(seed ^ source));
         let shape = Shape::draw(&mut random, &mut features, allowed);
         let shape = shape.with_controllers_troubles(&mut stores, allowed);
         let shape = shape.with_foreign_writers(&mut strangers);
         let shape = shape.with_storage_that_loses(&mut losses, allowed);
-        let shape = shape.with_heat(&mut heats, allowed);
+        let shape = shape.with_heat(&mut heats, allowed).with_near_copies(&mut near);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));
@@ -125,6 +126,20 @@ impl Cluster {
 
     pub(crate) fn nodes(&self) -> std::ops::Range<HostId> {
         0..self.slots_first
+    }
+
+    /// Who may hold copies.
+    pub(crate) fn holders(&self) -> impl Iterator<Item = HostId> + use<> {
+        self.nodes().chain(self.routers())
+    }
+
+    /// Where a holder of copies is.
+    pub(crate) fn holder_host(&self, holder: Peer) -> Option<HostId> {
+        match holder {
+            Peer::Node(node) => Some(usize::from(node.0)),
+            Peer::Router(router) => Some(self.routers_first + usize::from(router.0)),
+            Peer::Shim(_) => None,
+        }
     }
 
     pub(crate) fn slots(&self) -> std::ops::Range<HostId> {

@@ -44,22 +44,20 @@ impl Cluster {
         let lease = matches!(message, Message::Grant(_));
         let birth = self.birth_of(to, from, &message).map(|birth| (birth, self.taken(to)));
         match &self.hosts[to].machine {
-            Some(Machine::Node(_)) => {
-                self.step_node(to, node::Input::Message { from, message });
-                if let Some(((held, birth), taken)) = birth
-                    && self.taken(to) > taken
-                {
-                    self.births.bear(held, birth);
-                }
-                if let Some(key) = key {
-                    self.check_servable(to, &key);
-                } else if lease {
-                    self.check_lease(to, from);
-                }
-            }
-            Some(Machine::Shim(_)) => self.step_shim(to, shim::Input::Message { from, message }),
+            Some(Machine::Node(_)) => self.step_node(to, node::Input::Message { from, message }),
+            Some(Machine::Shim(_)) => return self.step_shim(to, shim::Input::Message { from, message }),
             Some(Machine::Router(_)) => self.step_router(to, router::Input::Message { from, message }),
-            Some(Machine::Controller(_)) | None => {}
+            Some(Machine::Controller(_)) | None => return,
+        }
+        if let Some(((held, birth), taken)) = birth
+            && self.taken(to) > taken
+        {
+            self.births.bear(held, birth);
+        }
+        if let Some(key) = key {
+            self.check_servable(to, &key);
+        } else if lease {
+            self.check_lease(to, from);
         }
     }
 

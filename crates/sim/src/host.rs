@@ -99,6 +99,15 @@ impl Host {
         }
     }
 
+    /// The node that may hold copies here: a router has one of its own.
+    pub(crate) fn holder(&self) -> Option<&Node> {
+        match &self.machine {
+            Some(Machine::Node(node)) => Some(node),
+            Some(Machine::Router(router)) => router.near(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn shim(&self) -> Option<&Shim> {
         match &self.machine {
             Some(Machine::Shim(shim)) => Some(shim),

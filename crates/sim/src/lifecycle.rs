@@ -134,7 +134,7 @@ impl Cluster {
         let rest = match &own.machine {
             Some(Machine::Node(node)) => node.rest(now),
             Some(Machine::Shim(shim)) => shim.rest(now),
-            Some(Machine::Router(router)) if router.is_quiet() => REST_MAX,
+            Some(Machine::Router(router)) => router.rest(now),
             _ => Duration::ZERO,
         };
         self.world.now() < own.ticked + rest.min(REST_MAX).as_micros() as u64

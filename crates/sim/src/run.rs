@@ -37,7 +37,9 @@ pub struct SimReport {
     pub events: u64,
     /// Commands of clients.
     pub operations: u64,
+    /// Reads that copies at nodes have answered, and copies at routers.
     pub hits: u64,
+    pub near_hits: u64,
     /// The longest time from a write to its answer.
     pub stall_longest: Duration,
     pub faults: BTreeMap<&'static str, u64>,
@@ -171,7 +173,7 @@ impl Cluster {
         let after = self.phantoms();
         if let Some((node, key)) = before.into_iter().find(|phantom| after.contains(phantom)) {
             let key = &self.keys[key].key.bytes;
-            self.world.fail(format!("the directory has node {node} for {key:?}, which does not have it"));
+            self.world.fail(format!("the directory has holder {node} for {key:?}, which does not have it"));
         }
     }
 
@@ -264,6 +266,7 @@ impl Cluster {
             events: self.world.trace.events(),
             operations: watch.operations,
             hits: watch.hits,
+            near_hits: watch.near_hits,
             stall_longest: Duration::from_micros(watch.stall_longest),
             faults: watch.faults.iter().map(|(kind, count)| (kind.name(), *count)).collect(),
             counts: counts.into_iter().collect(),

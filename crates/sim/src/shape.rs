@@ -6,7 +6,7 @@ use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig, NodeSettings};
 use protocol::requests::{Overload, RequestLimits};
-use protocol::router::{RouterConfig, RouterSettings, Routing};
+use protocol::router::{NearSettings, RouterConfig, RouterSettings, Routing};
 use protocol::shim::{Bounded, ForeignWritePolicy, ShimConfig, ShimSettings};
 use protocol::storage::redis::LeaseRecord;
 use wire::{
@@ -69,6 +69,7 @@ pub(crate) struct Shape {
     pub(crate) requests: RequestLimits,
     /// What nodes are told of how busy they are, in thousandths.
     pub(crate) busy: u32,
+    pub(crate) near: NearSettings,
 }
 
 /// What clients ask for.
@@ -122,6 +123,11 @@ fn map(random: &mut SimRandom) -> ClusterMap {
     }
 }
 
+/// A small number with so many percent, where the little room that it leaves is in everybody's way.
+fn small(random: &mut SimRandom, chance: u64, small: usize, large: usize) -> usize {
+    if random.percent(chance) { small } else { large }
+}
+
 fn bounded(features: &mut SimRandom, lease: u64) -> Option<Bounded> {
     let staleness = Duration::from_micros(features.pick(&[lease / 2, lease, lease * 2]));
     let age = Duration::from_micros(features.pick(&[lease / 2, lease * 4, 60_000_000]));
@@ -150,11 +156,6 @@ impl Shape {
     pub(crate) fn draw(random: &mut SimRandom, features: &mut SimRandom, allowed: FaultSet) -> Shape {
         let chosen = allowed != FaultSet::ALL;
         let lease = random.pick(&[200_000, 500_000, 1_000_000, 1_000_000, 2_000_000]);
-        let small =
-            |random: &mut SimRandom, chance: u64, small: usize, large: usize| match random.percent(chance) {
-                true => small,
-                false => large,
-            };
         let reads = random.pick(&[50, 70, 85]);
         let routing = random.pick(&[Routing::Learned, Routing::OnPath]);
         let bounded = bounded(features, lease);
@@ -215,6 +216,7 @@ impl Shape {
             heat_window: random.pick(&[50_000, 300_000, 1_000_000]),
             requests: requests(features, lease),
             busy: 0,
+            near: NearSettings::default(),
         }
     }
 
@@ -260,6 +262,12 @@ impl Shape {
         let reads = if busy > 0 && heats.percent(75) { 97 } else { self.traffic.reads };
         let traffic = Traffic { reads, ..self.traffic.clone() };
         Shape { faults, busy, traffic, ..self }
+    }
+
+    /// In half of the clusters routers hold copies themselves.
+    pub(crate) fn with_near_copies(self, near: &mut SimRandom) -> Shape {
+        let objects_max = if near.percent(50) { near.pick(&[1, 4, 64, 64]) } else { 0 };
+        Shape { near: NearSettings { objects_max, heat_min: 1, ..NearSettings::default() }, ..self }
     }
 
     /// Whether others than DistCache write to storage.
@@ -310,6 +318,7 @@ impl Shape {
                     heat_min: 1,
                     hysteresis: 250,
                     hold_off: Duration::from_micros(self.lease / 2),
+                    hits_min: 1,
                 },
                 views_max: self.views_max,
                 forwarded_max: self.forwarded_max,
@@ -349,7 +358,9 @@ impl Shape {
             pending_max: self.pending_max,
             bounded: self.bounded.is_some(),
             tracked_max: self.tracked_max,
+            lease: self.terms(),
             settings: RouterSettings {
+                near: self.near.clone(),
                 pipeline_max: self.pipeline_max,
                 learned_max: self.learned_max,
                 queue_max: self.requests.patience().unwrap_or(Duration::from_secs(5)),

@@ -53,6 +53,42 @@ fn much_happens_in_a_few_runs() {
     }
 }
 
+/// Routers answer from copies of their own, whatever befalls them, and nobody reads what was replaced.
+#[test]
+fn near_copies_are_never_stale() {
+    let reports: Vec<SimReport> = (200..232).map(|seed| run(seed, 15, FaultSet::ALL)).collect();
+    let sum = |of: fn(&SimReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let (near, all) = (sum(|report| report.near_hits), sum(|report| report.operations));
+    assert!(near * 40 > all, "{near} near hits in {all} commands");
+}
+
+/// Not while the router is cut off or stops, either, nor when it goes on.
+#[test]
+fn near_copies_end_with_their_lease() {
+    let kinds = [
+        FaultKind::Reset,
+        FaultKind::Partition,
+        FaultKind::OneWay,
+        FaultKind::PauseRouter,
+        FaultKind::PauseShim,
+    ];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    let seeds = [30, 126, 144, 162, 186, 224, 233, 268];
+    let near: u64 = seeds.into_iter().map(|seed| run(seed, 15, kinds).near_hits).sum();
+    assert!(near > 500, "{near} near hits");
+}
+
+/// The same of clients that keep what they read: a copy may not know yet what its shim has yet to be told.
+#[test]
+fn near_copies_keep_nothing_stale() {
+    let kinds = FaultSet::NONE.with(FaultKind::FeedLoss).with(FaultKind::Delay);
+    let reports: Vec<SimReport> =
+        [167, 300, 577].into_iter().chain(150..160).map(|seed| run(seed, 15, kinds)).collect();
+    let sum = |of: fn(&SimReport) -> u64| reports.iter().map(of).sum::<u64>();
+    let (near, kept) = (sum(|report| report.near_hits), sum(|report| report.counts["kept"]));
+    assert!(near > 300 && kept > 1000, "{near} near hits, {kept} kept");
+}
+
 /// Others write to storage, too: reads may be late by the bound, and copies are of use all the same.
 #[test]
 fn others_write_to_storage() {

@@ -35,7 +35,7 @@ fn config(bytes: &mut Unstructured<'_>) -> Result<NodeConfig> {
         bytes_max: *bytes.choose(&[0, 300, 1 << 20])?,
         value_bytes_max: *bytes.choose(&[4, 1 << 16])?,
         heat: heat(),
-        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE / 2 },
+        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: LEASE / 2, hits_min: 1 },
         views_max: *bytes.choose(&[1, 64])?,
         forwarded_max: *bytes.choose(&[1, 1024])?,
         requests: request_limits(bytes)?,

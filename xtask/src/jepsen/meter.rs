@@ -17,6 +17,7 @@ const PERIOD: Duration = Duration::from_millis(250);
 #[derive(Default)]
 struct MeterTotals {
     hits: AtomicU64,
+    near_hits: AtomicU64,
     raises: AtomicU64,
     copies_during_faults: AtomicU64,
     fault: AtomicBool,
@@ -30,7 +31,9 @@ pub(super) struct Meter {
 }
 
 pub(super) struct MeterReading {
+    /// Reads that copies at nodes have answered, and copies at routers.
     pub(super) hits: u64,
+    pub(super) near_hits: u64,
     /// How often keys got more places than they had.
     pub(super) raises: u64,
     /// Copies that writes invalidated while something was wrong.
@@ -48,6 +51,8 @@ impl Meter {
                 std::thread::sleep(PERIOD);
                 let Ok(status) = ask::json(controller, "/v1/status") else { continue };
                 shared.hits.fetch_add(counters.growth(&status["nodes"], "hits_total"), Relaxed);
+                let near_hits = counters.growth(&status["routers"], "near_hits_total");
+                shared.near_hits.fetch_add(near_hits, Relaxed);
                 shared.raises.fetch_add(counters.growth(&status["shims"], "raises_total"), Relaxed);
                 let copies = counters.growth(&status["shims"], "invalidated_copies_total");
                 // Only what certainly lies within a fault.
@@ -70,6 +75,7 @@ impl Meter {
         let _ = self.thread.join();
         MeterReading {
             hits: self.totals.hits.load(Relaxed),
+            near_hits: self.totals.near_hits.load(Relaxed),
             raises: self.totals.raises.load(Relaxed),
             copies_during_faults: self.totals.copies_during_faults.load(Relaxed),
         }

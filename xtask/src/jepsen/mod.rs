@@ -59,15 +59,17 @@ struct JepsenShape {
     lease_ms: u64,
     /// Nodes can do so little, and so little is written, that keys have more places than one per layer.
     hot: bool,
+    /// Routers hold copies themselves.
+    near: bool,
 }
 
 /// Shapes that take turns.
 const SHAPES: [JepsenShape; 5] = [
-    JepsenShape { routing: "learned", layers: 2, lease_ms: 500, hot: false },
-    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100, hot: false },
-    JepsenShape { routing: "learned", layers: 3, lease_ms: 300, hot: false },
-    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50, hot: false },
-    JepsenShape { routing: "learned", layers: 2, lease_ms: 300, hot: true },
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 500, hot: false, near: true },
+    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100, hot: false, near: false },
+    JepsenShape { routing: "learned", layers: 3, lease_ms: 300, hot: false, near: false },
+    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50, hot: false, near: true },
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 300, hot: true, near: false },
 ];
 /// A shorter run leaves the hot shape out: so little happens in its rounds that nothing could be said of the others.
 const HOT_FROM: Duration = Duration::from_secs(300);
@@ -236,6 +238,7 @@ impl JepsenRound<'_> {
         drop(shared.keys);
         *report.storages.entry(arguments::storage_name(self.storage)).or_default() += 1;
         report.add(took, layers, &shared.counts, &reading, judge.finish()?);
+        report.add_near(self.shape.near, reading.near_hits);
         report.add_heat(self.shape.hot && took >= HEATING, reading.raises);
         Ok(())
     }
@@ -260,7 +263,7 @@ impl JepsenRound<'_> {
     }
 
     fn layout(&self) -> Layout {
-        let JepsenShape { routing, layers, lease_ms, hot } = self.shape;
+        let JepsenShape { routing, layers, lease_ms, hot, near } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
         let layers = match layers {
             1 => vec![Layer::spines(3)],
@@ -281,9 +284,11 @@ impl JepsenRound<'_> {
             cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),
             controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
             // A key is hot at once, and comes back soon after too many writes.
-            tables: "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n\
-                     [security]\ninsecure_listen = true"
-                .to_owned(),
+            tables: format!(
+                "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n[security]\ninsecure_listen = true\n\
+                 [near]\nobjects_max = {}\nheat_min = 2\nhits_min = 1",
+                if near { 40 } else { 0 }
+            ),
             proxied: true,
             ..Layout::default()
         }

@@ -13,6 +13,8 @@ use super::client::ClientCounts;
 use super::judge::{Findings, JepsenViolation};
 use super::meter::MeterReading;
 
+/// Rounds with fewer near hits than this, each, do not try near copies.
+const NEAR_HITS_MIN: u64 = 100;
 /// A run with fewer hits among its reads tests storage, not the cache.
 const HIT_RATIO_MIN: f64 = 0.3;
 /// A run with fewer writes to cached keys while something was wrong tests little of coherence.
@@ -57,6 +59,9 @@ pub(super) struct JepsenReport {
     /// Rounds in which keys were to be too hot for their nodes, and how often keys got more places than they had.
     rounds_hot: u64,
     raises: u64,
+    /// Rounds in which routers held copies themselves, and reads that these have answered.
+    rounds_near: u64,
+    near_hits: u64,
     #[serde(skip)]
     hits: u64,
 }
@@ -106,6 +111,11 @@ impl JepsenReport {
         self.raises += raises;
     }
 
+    pub(super) fn add_near(&mut self, near: bool, hits: u64) {
+        self.rounds_near += u64::from(near);
+        self.near_hits += hits;
+    }
+
     pub(super) fn add_faults(&mut self, counts: &BTreeMap<&'static str, u64>, harm: Harm) {
         for (name, count) in counts {
             *self.faults.entry(name).or_default() += count;
@@ -118,7 +128,7 @@ impl JepsenReport {
     /// Works out the ratios, and whether the run counts.
     pub(super) fn close(&mut self, with_faults: bool) {
         self.operations_per_second = self.operations as f64 / self.seconds.max(1e-9);
-        self.hit_ratio = self.hits as f64 / self.reads.max(1) as f64;
+        self.hit_ratio = (self.hits + self.near_hits) as f64 / self.reads.max(1) as f64;
         if self.hit_ratio < HIT_RATIO_MIN {
             let ratio = self.hit_ratio;
             self.not_counted
@@ -138,6 +148,10 @@ impl JepsenReport {
         if self.rounds_hot > 0 && self.raises == 0 {
             self.not_counted.push("no key ever had more places than one per layer".to_owned());
         }
+        if self.rounds_near > 0 && self.near_hits < NEAR_HITS_MIN * self.rounds_near {
+            let near_hits = self.near_hits;
+            self.not_counted.push(format!("only {near_hits} reads were answered by copies of routers"));
+        }
         if self.histories_undecided * 100 > self.histories {
             let undecided = self.histories_undecided;
             self.not_counted.push(format!("{undecided} histories were too entangled to be checked"));
@@ -149,7 +163,7 @@ impl JepsenReport {
             "{} operations in {:.0} s, {:.0} a second, {} rounds: {} reads, {} writes, {} unknown, {} refused\n\
              among the writes: {} transactions, {} behind WATCH, {} scripts\n\
              {:.1} % of the reads were hits; {} writes met cached keys during faults; longest write {:.0} ms\n\
-             keys got further places {} times, in {} rounds with hot keys\n\
+             keys got further places {} times, in {} rounds with hot keys; {} near hits in {} rounds with near copies\n\
              {} histories with {} operations checked twice: {} violations, {} undecided\n",
             self.operations,
             self.seconds,
@@ -167,6 +181,8 @@ impl JepsenReport {
             self.longest_write_ms,
             self.raises,
             self.rounds_hot,
+            self.near_hits,
+            self.rounds_near,
             self.histories,
             self.operations_checked,
             self.violations,

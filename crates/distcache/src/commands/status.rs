@@ -47,7 +47,18 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
     parts.extend(part(&head, &of("node"), |id| status.nodes.iter().find(|node| node.id == id), node_cells));
     let head = ["SHIM", "HEALTH", "RACK", "LOAD/S", "READS", "WRITES", "COPIES", "INVALIDATED", "STORAGE"];
     parts.extend(part(&head, &of("shim"), |id| status.shims.iter().find(|shim| shim.id == id), shim_cells));
-    let head = ["ROUTER", "HEALTH", "LOAD/S", "REQUESTS", "TO NODES", "TO SHIMS", "CLIENTS", "P50", "P99"];
+    let head = [
+        "ROUTER",
+        "HEALTH",
+        "LOAD/S",
+        "REQUESTS",
+        "NEAR HITS",
+        "TO NODES",
+        "TO SHIMS",
+        "CLIENTS",
+        "P50",
+        "P99",
+    ];
     let find = |id: &str| status.routers.iter().find(|router| router.id == id);
     parts.extend(part(&head, &of("router"), find, router_cells));
     let absent = |state, word: &str| {
@@ -180,6 +191,7 @@ fn router_cells(router: &RouterStatus) -> Vec<String> {
     vec![
         counted.load.to_string(),
         counted.requests.to_string(),
+        counted.near_hits.to_string(),
         counted.reads_to_nodes.to_string(),
         counted.reads_to_shims.to_string(),
         router.clients.to_string(),

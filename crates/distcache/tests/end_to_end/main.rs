@@ -18,6 +18,7 @@ mod marks;
 mod membership;
 mod memcached;
 mod memory;
+mod near;
 mod operations;
 mod outsiders;
 mod pipelines;

@@ -81,6 +81,7 @@ fn json_row(finished: &Finished) -> serde_json::Value {
         "events": report.events,
         "operations": report.operations,
         "hits": report.hits,
+        "near_hits": report.near_hits,
         "stall_longest_s": report.stall_longest.as_secs_f64(),
         "faults": report.faults,
         "counts": report.counts,
@@ -100,6 +101,7 @@ pub(crate) struct SimSummary {
     operations: u64,
     events: u64,
     hits: u64,
+    near_hits: u64,
     simulated_s: f64,
     wall_s: f64,
     /// Seconds that all threads together were at work.
@@ -125,6 +127,7 @@ impl SimSummary {
             operations: 0,
             events: 0,
             hits: 0,
+            near_hits: 0,
             simulated_s: 0.0,
             wall_s: 0.0,
             busy_s: 0.0,
@@ -148,6 +151,7 @@ impl SimSummary {
         self.operations += report.operations;
         self.events += report.events;
         self.hits += report.hits;
+        self.near_hits += report.near_hits;
         self.simulated_s += report.simulated.as_secs_f64();
         self.busy_s += finished.wall.as_secs_f64();
         for (kind, count) in &report.faults {
@@ -172,13 +176,14 @@ impl SimSummary {
             return print(&json!({ "summary": self }).to_string());
         }
         print(&format!(
-            "{} seeds, {} failed; {} repeated, {} differ; {} operations, {} hits, {} events",
+            "{} seeds, {} failed; {} repeated, {} differ; {} operations, {} hits and {} near, {} events",
             self.seeds,
             self.failed,
             self.repeated,
             self.repeats_differ,
             self.operations,
             self.hits,
+            self.near_hits,
             self.events
         ));
         print(&format!(

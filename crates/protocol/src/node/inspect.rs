@@ -1,5 +1,6 @@
 //! What a node would serve and what it still owes, for tests and the model checker. Changes nothing.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
@@ -20,6 +21,12 @@ pub struct NodeBacklog {
     pub waiters: usize,
     /// Offers that wait for a session.
     pub offers: usize,
+}
+
+impl fmt::Debug for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("objects", &self.objects.len()).finish_non_exhaustive()
+    }
 }
 
 impl Node {

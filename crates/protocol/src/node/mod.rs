@@ -9,6 +9,7 @@ mod body;
 mod coherent;
 mod elastic;
 mod inspect;
+mod near;
 mod object;
 mod order;
 mod reads;
@@ -41,6 +42,7 @@ use step::NodeStep;
 use table::ObjectTable;
 
 pub use inspect::NodeBacklog;
+pub use near::NearRead;
 pub use object::OVERHEAD_BYTES as OBJECT_OVERHEAD_BYTES;
 pub(crate) use reads::heat_item;
 pub use settings::NodeSettings;
@@ -84,6 +86,8 @@ pub struct Admission {
     pub hysteresis: u32,
     /// How long a key is kept out for being written more than read, too large, or refused.
     pub hold_off: Duration,
+    /// Hits that each invalidation must have brought, or the copy costs more than it serves.
+    pub hits_min: u32,
 }
 
 /// All that a node can see.
@@ -304,6 +308,7 @@ impl Node {
     fn look_at(&mut self, step: &mut NodeStep<'_>, slice: usize) {
         let (mut leaving, mut hot) = (Vec::new(), Vec::new());
         let floor = self.hot_hits(step.now);
+        let hits_min = self.config.settings.admission.hits_min;
         let agent = &mut self.agent;
         self.objects.look_at(slice, |object| {
             if object.hits >= floor || !object.degree.is_base() {
@@ -311,7 +316,7 @@ impl Node {
                 hot.push(LastSecond { key, hits, invalidations });
             }
             object.decay();
-            if object.is_write_hot() && object.is_idle() {
+            if object.is_write_hot(hits_min) && object.is_idle() {
                 leaving.push(object.key());
             } else {
                 agent.rank(object);

@@ -21,6 +21,8 @@ pub const OVERHEAD_BYTES: u64 = 152;
 const VIEW_OVERHEAD_BYTES: u64 = 128;
 /// Heat is kept in sixteenths of a request per second.
 pub(super) const HEAT_ONE: u32 = 16;
+/// Between two fetches that nobody waits for, if the first brings no copy.
+const PUT_OFF: Duration = Duration::from_millis(10);
 /// Below four invalidations per second a copy costs nothing worth a decision, and chance decides.
 const WRITE_HOT_MIN: u32 = 4 * HEAT_ONE;
 
@@ -368,9 +370,15 @@ impl Object {
         self.invalidations = 0;
     }
 
-    /// Whether invalidations outnumber hits: such a copy costs more than it serves.
-    pub(super) fn is_write_hot(&self) -> bool {
-        self.invalidation_heat > WRITE_HOT_MIN && self.invalidation_heat > self.heat
+    /// Whether there are fewer than so many hits to an invalidation: such a copy costs more than it serves.
+    pub(super) fn is_write_hot(&self, hits_min: u32) -> bool {
+        self.invalidation_heat > WRITE_HOT_MIN && self.invalidation_heat.saturating_mul(hits_min) > self.heat
+    }
+
+    /// Whether fills have brought no copy lately, so that the next is not asked for yet: the key is being written.
+    pub(super) fn is_put_off(&self, now: Time) -> bool {
+        let until = |extra: &Extra| extra.refused_since.after(PUT_OFF * u32::from(extra.refused));
+        self.extra.as_ref().is_some_and(|extra| extra.refused > 0 && now < until(extra))
     }
 
     /// All that decides what becomes of it, but for its heat and how long its replies have yet to live.

@@ -41,7 +41,12 @@ impl Default for NodeSettings {
             forwarded_max: 1 << 16,
             requests: RequestLimits::default(),
             heat: HeatConfig::default(),
-            admission: Admission { heat_min: 2, hysteresis: 250, hold_off: Duration::from_secs(5) },
+            admission: Admission {
+                heat_min: 2,
+                hysteresis: 250,
+                hold_off: Duration::from_secs(5),
+                hits_min: 1,
+            },
             policies: Policies::default(),
             observes: false,
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use commands::acl::Users;
 use commands::memcached::Dialect;
 
+use crate::coherence::lease::LeaseTerms;
 use crate::router::settings::RouterSettings;
 
 /// Which reads go to nodes (design, section 4).
@@ -39,6 +40,8 @@ pub struct RouterConfig {
     /// Longest value of a memcached client, as `stats settings` tells it.
     pub value_bytes_max: usize,
     pub users: UserSource,
+    /// Terms of its near copies' leases, until a shim says others.
+    pub lease: LeaseTerms,
     pub settings: RouterSettings,
 }
 
@@ -63,6 +66,7 @@ impl Default for RouterConfig {
             streams: false,
             value_bytes_max: 1 << 20,
             users: UserSource::Given(Arc::default()),
+            lease: LeaseTerms::default(),
             settings: RouterSettings::default(),
         }
     }

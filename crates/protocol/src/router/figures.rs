@@ -1,5 +1,8 @@
 //! What a router tells about itself and its clients. It changes nothing, but for what is handed over once.
 
+use std::time::Duration;
+
+use crate::node::Node;
 use crate::router::Router;
 use crate::router::effect::ClientId;
 use crate::router::front::spans::CommandSpan;
@@ -58,14 +61,23 @@ impl Router {
             tracked_keys: flow.interests().keys_count() as u64,
             slow_commands: front.slow_log.total(),
             learned: flow.learned_count() as u64,
+            near_objects: self.near().map_or(0, |near| near.objects() as u64),
+            near_fetches: self.near().map_or(0, |near| near.statistics().fetches),
+            near_invalidations: self.near().map_or(0, |near| near.statistics().invalidations),
             ..*counters
         }
     }
 
-    /// Whether nobody waits for anything, so that time changes nothing.
-    pub fn is_quiet(&self) -> bool {
+    /// For how long nothing is due if nothing comes: not at all while anybody waits.
+    pub fn rest(&self, now: Time) -> Duration {
         let waits = self.pending_count() > 0 || self.flow.turns_waiting() > 0;
-        !waits && !self.flow.is_paused() && self.front.permissions.known()
+        let is_quiet = !waits && !self.flow.is_paused() && self.front.permissions.known();
+        if is_quiet { self.flow.near_rest(now) } else { Duration::ZERO }
+    }
+
+    /// The node that holds its near copies, if there may be any.
+    pub fn near(&self) -> Option<&Node> {
+        self.flow.near()
     }
 
     /// Times from a command's arrival to its reply, for the driver to drain.

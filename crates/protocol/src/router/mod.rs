@@ -42,7 +42,7 @@ pub use flow::ran::RequestSpan;
 pub use front::closing::Holdings;
 pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
-pub use settings::{RouterSettings, SlowLogSettings};
+pub use settings::{NearSettings, RouterSettings, SlowLogSettings};
 pub use statistics::{Latencies, RouterStatistics};
 pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 
@@ -113,6 +113,8 @@ pub enum Input {
     HotKeys(Vec<ClusterHotKey>),
     /// Other users from now on, unless they are storage's.
     Users(Arc<Users>),
+    /// Stop: give up every near copy, so that no write waits for this router's leases.
+    Drain,
     /// What the connections of all clients hold, some times a second and when it is too much.
     Held(Vec<Holdings>),
     Tick,
@@ -145,7 +147,7 @@ impl Router {
             Input::Tick => {
                 front.rate.tick(now, desk.step.counters.requests);
                 front.ask_for_users(desk);
-                desk.flow.tick(&desk.step);
+                desk.flow.tick(&mut desk.step);
             }
             Input::HotKeys(hot) => front.hot = Some(hot),
             Input::Users(users) => {
@@ -154,7 +156,8 @@ impl Router {
                 }
             }
             Input::Held(all) => front.close_clients(desk, &all),
-            Input::Settings(_) => {}
+            Input::Settings(_) => desk.flow.set_near(&mut desk.step),
+            Input::Drain => desk.flow.drain(&mut desk.step),
             of_client => take_client(front, desk, of_client),
         }
         settle(front, desk);
@@ -217,12 +220,12 @@ fn take_member(front: &mut Front, desk: &mut Desk<'_>, input: Input) {
             }
         }
         Input::Unlinked(peer) => {
-            desk.flow.unlinked(peer);
+            desk.flow.unlinked(&mut desk.step, peer);
             if let Peer::Shim(shim) = peer {
                 front.all_changed(desk, shim);
             }
         }
-        Input::Map(placement) => desk.flow.take_map(placement),
+        Input::Map(placement) => desk.flow.take_map(&mut desk.step, placement),
         _ => {}
     }
 }
@@ -235,6 +238,10 @@ fn take_message(front: &mut Front, desk: &mut Desk<'_>, from: Peer, message: Mes
         Message::Changed(changed) => front.changed(desk, from, &changed),
         Message::Window(window) => desk.flow.told_window(&desk.step, from, &window),
         // Peers send a router nothing else; what comes anyway is as late as can be.
-        _ => desk.step.counters.late_replies += 1,
+        message => {
+            if !desk.flow.told_of_copies(&mut desk.step, from, message) {
+                desk.step.counters.late_replies += 1;
+            }
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::policy::Policies;
 use crate::router::config::ClientLimits;
 
 /// A router's settings that can change while it serves.
@@ -25,6 +26,7 @@ pub struct RouterSettings {
     pub slow_log: SlowLogSettings,
     /// About one of so many commands is traced; 0 for none.
     pub spans_one_in: u64,
+    pub near: NearSettings,
 }
 
 impl Default for RouterSettings {
@@ -39,6 +41,36 @@ impl Default for RouterSettings {
             client_limits: ClientLimits::default(),
             slow_log: SlowLogSettings::default(),
             spans_one_in: 0,
+            near: NearSettings::default(),
+        }
+    }
+}
+
+/// Which objects a router may hold itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearSettings {
+    /// How many; none with 0.
+    pub objects_max: usize,
+    /// Reads of a key in a second below which a hop to its node costs less than a copy here.
+    pub heat_min: u32,
+    /// Hits that each invalidation must have brought, or the copy costs more than the hops that it saves.
+    pub hits_min: u32,
+    /// How long what is written too often stays out: it takes seconds to show, each time.
+    pub hold_off: Duration,
+    pub policies: Policies,
+    /// Nothing is cached.
+    pub observes: bool,
+}
+
+impl Default for NearSettings {
+    fn default() -> NearSettings {
+        NearSettings {
+            objects_max: 0,
+            heat_min: 128,
+            hits_min: 16,
+            hold_off: Duration::from_secs(30),
+            policies: Policies::default(),
+            observes: false,
         }
     }
 }

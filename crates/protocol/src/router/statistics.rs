@@ -15,9 +15,16 @@ statistics! {
         /// All commands but cacheable reads.
         writes: counter("commands", "Writes sent to shims", "everything that may change something; it goes to shims"),
         hits: counter("replies", "Replies that came from a copy",
-            "`hits` / (`reads_to_nodes` + `reads_to_shims`) is the hit ratio that clients see. Low: `objects_max` \
+            "`hits` / (`reads_to_nodes` + `reads_to_shims` + `near_hits`) is the hit ratio that clients see. Low: `objects_max` \
              is small, the load is not skewed, or [the hot key is not \
              cached](runbooks.md#a-hot-key-is-not-cached)"),
+        near_hits: counter("replies", "Replies that came from a copy of this router's own",
+            "part of `hits`, without a read that is sent; 0 with `[near] objects_max` above 0: no key is read often enough here, or \
+             all are written often"),
+        near_objects: gauge("keys", "Keys with copies of this router's own", "at `[near] objects_max`: more keys are hot here"),
+        near_fetches: counter("fetches", "Copies asked for by this router", "many for each of `near_hits`: raise `[near] heat_min`"),
+        near_invalidations: counter("copies", "Copies of this router invalidated by writes",
+            "more than a sixteenth of `near_hits`: writes pay for what reads hardly use"),
         /// The sum of those that are counted by their reason.
         errors: counter("replies", "Error replies made by the router",
             "any steady rate: clients see errors that storage did not make. The `rule` of \

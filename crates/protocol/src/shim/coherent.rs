@@ -3,42 +3,41 @@
 use std::time::Duration;
 
 use wire::message::{Ack, Evict, Grant, Refuse, Renew, Revoke};
-use wire::{Message, NodeId, Peer};
+use wire::{Message, Peer};
 
+use super::Shim;
+use super::holders::Revoking;
 use super::step::ShimStep;
-use super::{Revoking, Shim};
 use crate::coherence::lease::{HelloAnswer, LeaseBounds, LeaseTerms};
 use crate::time::Time;
 
 impl Shim {
-    pub(super) fn coherence(&mut self, step: &mut ShimStep<'_>, node: NodeId, message: Message) {
+    pub(super) fn coherence(&mut self, step: &mut ShimStep<'_>, holder: Peer, message: Message) {
         match message {
             Message::Hello(hello) => {
-                let answer = match self.links[usize::from(node.0)].session.hello(step.now, &hello) {
+                let answer = match self.holders[holder].session.hello(step.now, &hello) {
                     HelloAnswer::Open => {
                         // Whatever waits for what the node has held may go on.
-                        self.close_session(node);
+                        self.close_session(holder);
                         let (session, terms) = (self.session_id(), self.lease_terms(step.now));
-                        let link = &mut self.links[usize::from(node.0)];
+                        let link = &mut self.holders[holder];
                         link.session.open(step.now, session, hello.process, &terms);
                         Message::Welcome(terms.welcome(session, hello.nonce))
                     }
                     HelloAnswer::Reject(reject) => Message::Reject(reject),
                     HelloAnswer::Silence => return,
                 };
-                step.send(Peer::Node(node), answer);
+                step.send(holder, answer);
             }
             // The node leaves and has dropped everything.
-            Message::Refuse(refuse)
-                if self.links[usize::from(node.0)].session.id() == Some(refuse.session) =>
-            {
-                self.close_session(node);
+            Message::Refuse(refuse) if self.holders[holder].session.id() == Some(refuse.session) => {
+                self.close_session(holder);
             }
             Message::Refuse(_) => {}
-            Message::Renew(renew) => self.renew(step, node, &renew),
-            Message::Ack(ack) => self.acknowledge(node, &ack),
-            Message::Evict(evict) => self.evict(node, &evict),
-            Message::Revoked(revoked) => self.revoked(node, revoked.session, revoked.number),
+            Message::Renew(renew) => self.renew(step, holder, &renew),
+            Message::Ack(ack) => self.acknowledge(holder, &ack),
+            Message::Evict(evict) => self.evict(holder, &evict),
+            Message::Revoked(revoked) => self.revoked(holder, revoked.session, revoked.number),
             _ => self.statistics.unexpected += 1,
         }
     }
@@ -53,25 +52,24 @@ impl Shim {
         LeaseTerms { duration: self.config.lease.duration.min(longest), ..self.config.lease }
     }
 
-    fn renew(&mut self, step: &mut ShimStep<'_>, node: NodeId, renew: &Renew) {
+    fn renew(&mut self, step: &mut ShimStep<'_>, holder: Peer, renew: &Renew) {
         let Renew { session, sent, heat_floor } = *renew;
-        let link = &mut self.links[usize::from(node.0)];
+        let link = &mut self.holders[holder];
         link.heat_floor = heat_floor.max(1);
-        let invalidate = link.outstanding.values().next().map(|outstanding| outstanding.sent);
-        let oldest = [invalidate, link.revoking.map(|revoking| revoking.sent)].into_iter().flatten().min();
+        let shunned = step.now < link.shunned;
         let bounds = LeaseBounds {
-            invalidate_oldest: oldest,
+            invalidate_oldest: link.owes_since(),
             storage_proof: self.proof,
-            duration_max: self.feed_lease_max(step.now, node),
+            duration_max: if shunned { Duration::ZERO } else { self.feed_lease_max(step.now, holder) },
         };
         let terms = self.lease_terms(step.now);
-        let link = &mut self.links[usize::from(node.0)];
+        let link = &mut self.holders[holder];
         match link.session.renew(step.now, session, bounds, &terms) {
             None => {
                 if link.session.id() == Some(session) {
-                    self.close_session(node);
+                    self.close_session(holder);
                 }
-                step.send(Peer::Node(node), Message::Refuse(Refuse { session }));
+                step.send(holder, Message::Refuse(Refuse { session }));
             }
             // Nothing to grant now: the node tries again before its lease ends.
             Some(Duration::ZERO) => {}
@@ -79,13 +77,13 @@ impl Shim {
                 self.statistics.grants += 1;
                 let guard = terms.guard.as_micros() as u64;
                 let grant = Grant { session, sent, duration: duration.as_micros() as u64, guard };
-                step.send(Peer::Node(node), Message::Grant(grant));
+                step.send(holder, Message::Grant(grant));
             }
         }
     }
 
-    fn acknowledge(&mut self, node: NodeId, ack: &Ack) {
-        let link = &mut self.links[usize::from(node.0)];
+    fn acknowledge(&mut self, holder: Peer, ack: &Ack) {
+        let link = &mut self.holders[holder];
         self.statistics.coherence_messages += 1;
         if link.session.id() != Some(ack.session) {
             return;
@@ -97,19 +95,19 @@ impl Shim {
         let Some(outstanding) = link.outstanding.remove(&ack.version) else { return };
         if let Some(state) = self.keys.get_mut(&ack.key) {
             let early = outstanding.message.value.is_some();
-            self.statistics.copies -= u64::from(state.directory.acknowledge(node, ack, early));
+            self.statistics.copies -= u64::from(state.directory.acknowledge(holder, ack, early));
         }
         self.acknowledge_operation(outstanding.operation);
     }
 
     /// Also while the key is being written: what the write waits for is in `outstanding`, not in the directory.
-    fn evict(&mut self, node: NodeId, evict: &Evict) {
+    fn evict(&mut self, holder: Peer, evict: &Evict) {
         let Evict { session, key, fill } = evict;
-        if self.links[usize::from(node.0)].session.id() != Some(*session) {
+        if self.holders[holder].session.id() != Some(*session) {
             return;
         }
         let Some(state) = self.keys.get_mut(key) else { return };
-        if state.directory.evict(node, *fill) {
+        if state.directory.evict(holder, *fill) {
             self.statistics.copies -= 1;
             if state.is_idle() {
                 self.keys.remove(key);
@@ -118,8 +116,8 @@ impl Shim {
     }
 
     /// Sends every INV and REVOKE again that is older than `age` and has not been acknowledged.
-    pub(super) fn repeat_to(&mut self, step: &mut ShimStep<'_>, node: NodeId, age: Duration) {
-        let Some(link) = self.links.get_mut(usize::from(node.0)) else { return };
+    pub(super) fn repeat_to(&mut self, step: &mut ShimStep<'_>, holder: Peer, age: Duration) {
+        let Some(link) = self.holders.get_mut(holder) else { return };
         let mut messages = Vec::new();
         for outstanding in link.outstanding.values_mut() {
             if step.now.since(outstanding.repeated) >= age {
@@ -135,22 +133,22 @@ impl Shim {
         let session = link.session.id();
         for message in messages {
             self.statistics.repeats += 1;
-            self.send_invalidate(step, node, message);
+            self.send_invalidate(step, holder, message);
         }
         if let (Some(number), Some(session)) = (revoking, session) {
             self.statistics.repeats += 1;
-            step.send(Peer::Node(node), Message::Revoke(Revoke { session, number }));
+            step.send(holder, Message::Revoke(Revoke { session, number }));
         }
     }
 
     /// Nothing of this node is servable any more: its entries go, and nobody waits for it. Tells whether there were any.
-    pub(super) fn close_session(&mut self, node: NodeId) -> bool {
-        let link = &mut self.links[usize::from(node.0)];
+    pub(super) fn close_session(&mut self, holder: Peer) -> bool {
+        let link = &mut self.holders[holder];
         link.session.close();
         link.heat_floor = self.config.settings.heat_min;
         let outstanding = std::mem::take(&mut link.outstanding);
         let revoking = link.revoking.take();
-        let held = self.remove_entries(node);
+        let held = self.remove_entries(holder);
         for outstanding in outstanding.into_values() {
             self.acknowledge_operation(outstanding.operation);
         }
@@ -160,10 +158,10 @@ impl Shim {
         held
     }
 
-    fn remove_entries(&mut self, node: NodeId) -> bool {
+    fn remove_entries(&mut self, holder: Peer) -> bool {
         let before = self.statistics.copies;
         self.keys.retain(|_, state| {
-            self.statistics.copies -= u64::from(state.directory.remove(node));
+            self.statistics.copies -= u64::from(state.directory.remove(holder));
             !state.is_idle()
         });
         self.statistics.copies < before
@@ -174,26 +172,26 @@ impl Shim {
         self.observe_barrier();
         self.barrier_number += 1;
         let (number, heard) = (self.barrier_number, self.feed.heard());
-        for index in 0..self.links.len() {
-            let link = &mut self.links[index];
+        for holder in self.holders.peers() {
+            let link = &mut self.holders[holder];
             let Some(session) = link.session.id().filter(|id| link.session.is_live(step.now, *id)) else {
                 continue;
             };
             link.revoking = Some(Revoking { number, sent: step.now, repeated: step.now, heard });
             self.operations[id as usize].awaiting += 1;
             self.statistics.revokes += 1;
-            step.send(Peer::Node(NodeId(index as u16)), Message::Revoke(Revoke { session, number }));
+            step.send(holder, Message::Revoke(Revoke { session, number }));
         }
     }
 
-    fn revoked(&mut self, node: NodeId, session: u64, number: u64) {
-        let link = &mut self.links[usize::from(node.0)];
+    fn revoked(&mut self, holder: Peer, session: u64, number: u64) {
+        let link = &mut self.holders[holder];
         let awaited = link.revoking.is_some_and(|revoking| revoking.number == number);
         if link.session.id() != Some(session) || !awaited {
             return;
         }
         link.revoking = None;
-        self.remove_entries(node);
+        self.remove_entries(holder);
         if let Some(&barrier) = self.barriers.front() {
             self.acknowledge_operation(barrier);
         }

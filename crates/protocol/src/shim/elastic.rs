@@ -8,6 +8,7 @@ use wire::message::{Heat, SetDegree};
 use wire::{Degree, Key, Message, NodeId, Peer};
 
 use super::Shim;
+use super::ShimStatistics;
 use super::operation::KeyState;
 use super::reads::own;
 use super::step::ShimStep;
@@ -40,6 +41,9 @@ pub(super) struct ElasticKeys {
     able: Option<f64>,
     /// Invalidations of all elastic keys' copies in a second.
     spent: f64,
+    /// Invalidations of near copies, all in all and in the last second.
+    near: u64,
+    near_spent: f64,
 }
 
 #[derive(Clone, Debug)]
@@ -182,16 +186,26 @@ impl ElasticKeys {
         self.keys.is_empty()
     }
 
-    /// Once a second: how much of it the shim was busy, and requests and invalidations since it began.
-    fn measured(&mut self, permille: u32, work: u64) {
+    /// Once a second: how much of it the shim was busy, requests and invalidations since it began, and those of near copies.
+    fn measured(&mut self, permille: u32, work: u64, near: u64) {
+        self.near_spent = near.saturating_sub(std::mem::replace(&mut self.near, near)) as f64;
         let done = work.saturating_sub(std::mem::replace(&mut self.work, work));
         let known = permille >= BUSY_MIN && done > 0;
         self.able = known.then(|| done as f64 * 1000.0 / f64::from(permille.min(1000)));
     }
 
     fn bounds(&self) -> CopyBounds {
-        let invalidations_left = self.able.map_or(f64::INFINITY, |able| COHERENCE_SHARE * able - self.spent);
-        CopyBounds { copies_max: self.copies_max, invalidations_left }
+        CopyBounds { copies_max: self.copies_max, invalidations_left: self.invalidations_left() }
+    }
+
+    fn invalidations_left(&self) -> f64 {
+        let spent = self.spent + self.near_spent;
+        self.able.map_or(f64::INFINITY, |able| COHERENCE_SHARE * able - spent)
+    }
+
+    /// Whether the shim has time for the invalidations of more copies than there are.
+    pub(super) fn affords_more(&self) -> bool {
+        self.invalidations_left() > 0.0
     }
 
     /// All but when reports came, what they said, and when it was looked at keys last, as long as it is again within a second.
@@ -213,11 +227,9 @@ impl ElasticKeys {
         self.keys.values().map(|elastic| elastic.places().len()).max().unwrap_or(0)
     }
 
-    /// What a node is told of a key: the base, too, if it is none of the places.
-    pub(super) fn degree_at(&self, key: &Key, node: NodeId) -> Degree {
-        if self.keys.is_empty() {
-            return Degree::BASE;
-        }
+    /// What a holder is told of a key: the base, too, if it is none of the places.
+    pub(super) fn degree_at(&self, key: &Key, holder: Peer) -> Degree {
+        let (false, Peer::Node(node)) = (self.keys.is_empty(), holder) else { return Degree::BASE };
         let elastic = self.keys.get(key).filter(|elastic| elastic.places().contains(&node));
         elastic.map_or(Degree::BASE, |elastic| elastic.degree)
     }
@@ -275,8 +287,9 @@ impl ElasticKeys {
 impl Shim {
     /// A node says how hot a key is there, and how many places it takes it to have.
     pub(super) fn heated(&mut self, step: &mut ShimStep<'_>, node: NodeId, heat: &Heat) {
-        let holds = |state: &KeyState| state.directory.entry(node).is_some();
-        if self.links[usize::from(node.0)].session.id() != Some(heat.session)
+        let holder = Peer::Node(node);
+        let holds = |state: &KeyState| state.directory.entry(holder).is_some();
+        if self.holders[holder].session.id() != Some(heat.session)
             || !self.keys.get(&heat.key).is_some_and(holds)
         {
             return;
@@ -286,25 +299,27 @@ impl Shim {
             change => return self.degree_changed(step, &heat.key, change),
         }
         // What it was told has been lost, or is of an earlier incarnation.
-        let degree = self.elastic.degree_at(&heat.key, node);
+        let degree = self.elastic.degree_at(&heat.key, holder);
         if heat.degree != degree {
             let key = heat.key.clone();
-            step.send(Peer::Node(node), Message::SetDegree(SetDegree { key, degree }));
+            step.send(holder, Message::SetDegree(SetDegree { key, degree }));
         }
     }
 
     /// How much of the last second the shim had something to do, in thousandths.
     pub(super) fn was_busy(&mut self, permille: u32) {
-        self.elastic.measured(permille, self.statistics.requests + self.statistics.invalidated_copies);
+        let ShimStatistics { requests, invalidated_copies, near_invalidated_copies, .. } = self.statistics;
+        self.elastic.measured(permille, requests + invalidated_copies, near_invalidated_copies);
     }
 
     /// Every node that holds the key is told how many places there are; who comes later learns it from its fill.
     fn degree_changed(&mut self, step: &mut ShimStep<'_>, key: &Key, change: Change) {
         self.statistics.raises += u64::from(change == Change::Raised);
         self.statistics.lowerings += u64::from(change == Change::Lowered);
-        for entry in self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries) {
-            let degree = self.elastic.degree_at(key, entry.node);
-            step.send(Peer::Node(entry.node), Message::SetDegree(SetDegree { key: key.clone(), degree }));
+        let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);
+        for entry in entries.filter(|entry| matches!(entry.holder, Peer::Node(_))) {
+            let degree = self.elastic.degree_at(key, entry.holder);
+            step.send(entry.holder, Message::SetDegree(SetDegree { key: key.clone(), degree }));
         }
     }
 

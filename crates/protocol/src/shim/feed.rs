@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::resp::{Command, Value};
-use wire::{Key, NodeId};
+use wire::{Key, Peer};
 
 use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
@@ -108,11 +108,11 @@ impl Shim {
         self.config.bounded.is_none() || self.feed.heard.is_some()
     }
 
-    /// The longest lease for this node: it ends before a change that has not been heard of, or that the node has not
+    /// The longest lease for this holder: it ends before a change that has not been heard of, or that the holder has not
     /// acknowledged, is older than the bound.
-    pub(super) fn feed_lease_max(&self, now: Time, node: NodeId) -> Duration {
+    pub(super) fn feed_lease_max(&self, now: Time, holder: Peer) -> Duration {
         let Some(bounded) = self.config.bounded else { return Duration::MAX };
-        let link = &self.links[usize::from(node.0)];
+        let link = &self.holders[holder];
         let told = link.outstanding.values().next().map(|outstanding| outstanding.heard);
         let revoked = link.revoking.map(|revoking| revoking.heard);
         let oldest = [told, revoked].into_iter().flatten().fold(self.feed.heard(), Time::min);

@@ -3,10 +3,11 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
-use wire::{Key, NodeId};
+use wire::{Key, Peer};
 
+use super::holders::HolderLink;
 use super::operation::{KeyState, Operation, Phase};
-use super::{NodeLink, PROOFS_PER_LEASE, Purpose, Shim, StorageState};
+use super::{PROOFS_PER_LEASE, Purpose, Shim, StorageState};
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -32,7 +33,7 @@ pub struct ShimBacklog {
 impl Shim {
     /// For how long nothing is due if nothing comes: not at all while anybody waits or storage is away.
     pub fn rest(&self, now: Time) -> Duration {
-        let answers = |link: &NodeLink| link.outstanding.is_empty() && link.revoking.is_none();
+        let answers = |link: &HolderLink| !link.owes();
         let is_quiet = matches!(self.storage, StorageState::Up { .. })
             && self.waiting() == 0
             && self.operations.is_empty()
@@ -41,7 +42,7 @@ impl Shim {
             && self.touching.is_empty()
             && !self.is_read_feed_due()
             && !self.tracking.awaits_many()
-            && self.links.iter().all(answers);
+            && self.holders.iter().all(answers);
         if !is_quiet {
             return Duration::ZERO;
         }
@@ -51,7 +52,7 @@ impl Shim {
     }
 
     pub fn backlog(&self) -> ShimBacklog {
-        let unacknowledged = self.links.iter();
+        let unacknowledged = self.holders.iter();
         let unacknowledged =
             unacknowledged.map(|link| link.outstanding.len() + usize::from(link.revoking.is_some()));
         ShimBacklog {
@@ -74,26 +75,26 @@ impl Shim {
         copies == self.copies()
     }
 
-    /// The nodes that hold this key as far as the directory knows.
-    pub fn holders(&self, key: &Key) -> impl Iterator<Item = NodeId> + '_ {
+    /// Who holds this key as far as the directory knows.
+    pub fn holders(&self, key: &Key) -> impl Iterator<Item = Peer> + '_ {
         let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);
-        entries.map(|entry| entry.node)
+        entries.map(|entry| entry.holder)
     }
 
-    /// Whether this shim would invalidate a node's copy before it writes the key.
-    pub fn would_invalidate(&self, key: &Key, node: NodeId) -> bool {
+    /// Whether this shim would invalidate a holder's copy before it writes the key.
+    pub fn would_invalidate(&self, key: &Key, holder: Peer) -> bool {
         let entries = self.keys.get(key).into_iter().flat_map(|state| &state.directory.entries);
-        entries.filter(|entry| entry.node == node).any(|entry| entry.servable)
+        entries.filter(|entry| entry.holder == holder).any(|entry| entry.servable)
     }
 
-    /// Whether this shim takes the node's lease of this session to run at `now`.
-    pub fn grants_run(&self, now: Time, node: NodeId, session: u64) -> bool {
-        self.links.get(usize::from(node.0)).is_some_and(|link| link.session.is_live(now, session))
+    /// Whether this shim takes the holder's lease of this session to run at `now`.
+    pub fn grants_run(&self, now: Time, holder: Peer, session: u64) -> bool {
+        self.holders.get(holder).is_some_and(|link| link.session.is_live(now, session))
     }
 
-    /// The open session of a node and how long its lease still counts here.
-    pub fn session(&self, now: Time, node: NodeId) -> Option<(u64, Duration)> {
-        let session = &self.links.get(usize::from(node.0))?.session;
+    /// The open session of a holder and how long its lease still counts here.
+    pub fn session(&self, now: Time, holder: Peer) -> Option<(u64, Duration)> {
+        let session = &self.holders.get(holder)?.session;
         Some((session.id()?, session.end()?.since(now)))
     }
 
@@ -114,7 +115,7 @@ impl Shim {
 
     /// The longest that any INV may yet be waited for, from when it was sent.
     pub fn longest_wait(&self) -> Duration {
-        let waits = self.links.iter().filter_map(|link| {
+        let waits = self.holders.iter().filter_map(|link| {
             let sent = link.outstanding.values().map(|outstanding| outstanding.sent).min()?;
             Some(link.session.end()?.since(sent))
         });
@@ -136,7 +137,7 @@ impl Shim {
         }
         self.waiting.iter().for_each(|waiting| waiting.hash(state));
         (self.sequence, self.barrier_number, self.quarantined_whole).hash(state);
-        for link in &self.links {
+        for link in self.holders.iter() {
             self.fingerprint_link(now, link, state);
         }
         let mut keys: Vec<(&Key, &KeyState)> = self.keys.iter().collect();
@@ -165,9 +166,10 @@ impl Shim {
         }
     }
 
-    fn fingerprint_link(&self, now: Time, link: &NodeLink, state: &mut impl Hasher) {
+    fn fingerprint_link(&self, now: Time, link: &HolderLink, state: &mut impl Hasher) {
         let lease = self.config.lease.duration;
         link.session.fingerprint(now, state);
+        link.shunned.since(now).hash(state);
         for (version, outstanding) in &link.outstanding {
             let operation = self.operation_digest(outstanding.operation);
             (version, operation, now.since(outstanding.sent).min(lease)).hash(state);
@@ -178,9 +180,9 @@ impl Shim {
     fn fingerprint_key(&self, key: &KeyState, state: &mut impl Hasher) {
         key.directory.version.hash(state);
         let mut entries: Vec<_> = key.directory.entries.iter().collect();
-        entries.sort_unstable_by_key(|entry| entry.node);
+        entries.sort_unstable_by_key(|entry| entry.holder);
         for entry in entries {
-            (entry.node, entry.fill, entry.servable, entry.pending).hash(state);
+            (entry.holder, entry.fill, entry.servable, entry.pending).hash(state);
         }
         for id in &key.queue {
             self.operation_digest(*id).hash(state);
@@ -197,7 +199,7 @@ impl Shim {
             Purpose::Read { origins, asked } => (0, &origins[..], asked.view, asked.resp3).hash(state),
             Purpose::Plain { origin, keys } => (1, origin, &keys[..]).hash(state),
             Purpose::Fill(fetch) => {
-                (2, fetch.node, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
+                (2, fetch.holder, fetch.session, fetch.fill, fetch.view, fetch.version).hash(state);
             }
             Purpose::Operation(id) => (3, self.operation_digest(*id)).hash(state),
             Purpose::Proof => 4.hash(state),

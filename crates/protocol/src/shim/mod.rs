@@ -8,10 +8,12 @@ mod coherent;
 mod elastic;
 mod feed;
 mod foreign_writers;
+mod holders;
 mod inspect;
 mod joins;
 mod large;
 mod marks;
+mod near;
 mod observe;
 mod operation;
 mod operations;
@@ -40,10 +42,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use smallvec::SmallVec;
-use wire::message::Invalidate;
-use wire::{Key, Message, NodeId, Peer, RouterId, ShimId, TopicKind, View};
+use wire::{Key, Message, Peer, RouterId, ShimId, TopicKind, View};
 
-use crate::coherence::lease::{LeaseLimits, LeaseTerms, ShimSession};
+use crate::coherence::lease::{LeaseLimits, LeaseTerms};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::key_view::KeyView;
@@ -52,6 +53,7 @@ use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
 use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
+use holders::Holders;
 use joins::{Origins, Readings};
 use operation::{KeyState, Operation, Origin};
 use read_feed::TrackedRead;
@@ -163,36 +165,6 @@ pub enum Effect {
     },
 }
 
-/// An INV that its node has not acknowledged.
-#[derive(Clone, Debug)]
-struct Outstanding {
-    operation: u32,
-    message: Invalidate,
-    sent: Time,
-    repeated: Time,
-    /// Up to when changes of others had been heard of when it was sent.
-    heard: Time,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Revoking {
-    number: u64,
-    sent: Time,
-    repeated: Time,
-    heard: Time,
-}
-
-/// This shim's end of everything it has with one node.
-#[derive(Clone, Debug, Default)]
-struct NodeLink {
-    session: ShimSession,
-    /// By version: the first is the oldest.
-    outstanding: BTreeMap<u64, Outstanding>,
-    /// The REVOKE that the node has not acknowledged.
-    revoking: Option<Revoking>,
-    heat_floor: u32,
-}
-
 /// What a storage ticket is for.
 #[derive(Clone, Debug)]
 enum Purpose {
@@ -252,7 +224,7 @@ enum Purpose {
 
 #[derive(Clone, Debug)]
 struct FillTicket {
-    node: NodeId,
+    holder: Peer,
     session: u64,
     fill: u64,
     key: Key,
@@ -300,7 +272,7 @@ pub struct Shim {
     touching: Vec<Key>,
     /// Hash slots between two servers, in order.
     moving: Vec<u16>,
-    links: Vec<NodeLink>,
+    holders: Holders,
     sessions_opened: u64,
     /// The last version taken; also what a key's state starts with.
     sequence: u64,
@@ -358,7 +330,8 @@ pub struct Shim {
 
 impl Shim {
     pub fn new(config: ShimConfig, placement: Arc<Placement>) -> Shim {
-        let nodes = placement.map().layers.iter().map(|layer| layer.nodes.len()).sum();
+        let mut holders = Holders::default();
+        holders.set_nodes(placement.nodes_count(), config.settings.heat_min);
         Shim {
             storage: StorageState::Down { reason: "it has not been reached yet".into() },
             incarnation: None,
@@ -373,7 +346,7 @@ impl Shim {
             touch_last: Time(0),
             touching: Vec::new(),
             moving: Vec::new(),
-            links: vec![NodeLink { heat_floor: config.settings.heat_min, ..NodeLink::default() }; nodes],
+            holders,
             sessions_opened: 0,
             sequence: 0,
             keys: KeyMap::default(),
@@ -423,9 +396,10 @@ impl Shim {
         let step = &mut ShimStep { now, effects };
         match input {
             Input::Message { from, message } => self.arrives(step, from, message),
-            Input::Linked(Peer::Node(node)) => self.repeat_to(step, node, Duration::ZERO),
+            Input::Linked(node @ Peer::Node(_)) => self.repeat_to(step, node, Duration::ZERO),
             Input::Unlinked(Peer::Router(router)) => {
                 self.unlinked_router(step, &input);
+                self.holders.unlinked(router);
                 self.forget_subscribers(step, router);
                 self.forget_follower(router);
                 self.windows.unlinked(router);
@@ -433,6 +407,8 @@ impl Shim {
             }
             Input::Linked(Peer::Router(router)) => {
                 self.windows.linked(router);
+                self.holders.linked(router);
+                self.repeat_to(step, Peer::Router(router), Duration::ZERO);
                 self.tick_waiting(step);
             }
             Input::Unlinked(gone) => self.waiting.retain(|(from, _)| *from != gone),
@@ -453,12 +429,11 @@ impl Shim {
 
     /// Members are never taken out of a map, only marked down.
     fn adopt(&mut self, placement: Arc<Placement>) {
-        if placement.nodes_count() < self.links.len() {
+        if placement.nodes_count() < self.holders.nodes_count() {
             self.statistics.unexpected += 1;
             return;
         }
-        let heat_floor = self.config.settings.heat_min;
-        self.links.resize_with(placement.nodes_count(), || NodeLink { heat_floor, ..NodeLink::default() });
+        self.holders.set_nodes(placement.nodes_count(), self.config.settings.heat_min);
         self.placement = placement;
     }
 
@@ -476,11 +451,12 @@ impl Shim {
             }
             (Peer::Router(router), Message::Follow(follow)) => self.follow(step, router, follow),
             (Peer::Router(router), Message::Track(track)) => self.track(step, router, track),
-            (Peer::Node(node), message) if usize::from(node.0) < self.links.len() => match message {
-                Message::Fetch(fetch) => self.fetch(step, node, fetch),
+            (Peer::Node(node), message) if self.holders.get(from).is_some() => match message {
+                Message::Fetch(fetch) => self.fetch(step, from, fetch),
                 Message::Heat(heat) => self.heated(step, node, &heat),
-                control => self.coherence(step, node, control),
+                control => self.coherence(step, from, control),
             },
+            (Peer::Router(router), message) => self.near(step, router, message),
             _ => self.statistics.unexpected += 1,
         }
     }
@@ -489,15 +465,15 @@ impl Shim {
         self.storage_limit.tick(step.now);
         self.tick_waiting(step);
         self.tick_observer(step.now);
-        for index in 0..self.links.len() {
-            let node = NodeId(index as u16);
-            // A node without copies lets its lease run out; nothing is lost by that.
-            if self.links[index].session.lapsed(step.now) && self.close_session(node) {
+        for holder in self.holders.peers() {
+            // One without copies lets its lease run out; nothing is lost by that.
+            if self.holders[holder].session.lapsed(step.now) && self.close_session(holder) {
                 self.statistics.leases_lost += 1;
             }
-            self.repeat_to(step, node, self.config.lease.duration / REPEATS_PER_LEASE);
+            self.repeat_to(step, holder, self.config.lease.duration / REPEATS_PER_LEASE);
         }
-        self.heat_floor = self.links.iter().map(|link| link.heat_floor).min().unwrap_or(u32::MAX);
+        self.tick_near(step.now);
+        self.heat_floor = self.holders.nodes().iter().map(|link| link.heat_floor).min().unwrap_or(u32::MAX);
         if step.now >= self.hold_until {
             self.ready.extend(self.held.drain(..));
         }

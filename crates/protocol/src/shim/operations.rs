@@ -6,12 +6,13 @@ use wire::message::{Commit, EarlyValue, Execute, Invalidate};
 use wire::resp::{Command, transaction};
 use wire::{Key, Message, Peer, Status};
 
+use super::holders::Outstanding;
 use super::operation::{KeyState, Operation, OperationKind, Origin, Phase, blank};
 use super::purge::Requester;
 use super::read_feed::TRACKED;
 use super::reads::{GET, own};
 use super::step::ShimStep;
-use super::{Effect, Input, Outstanding, Purpose, Shim, unblock};
+use super::{Effect, Input, Purpose, Shim, unblock};
 use crate::hash::KeyMap;
 use crate::storage::{CommandControl, Lane, Reach};
 use crate::time::Time;
@@ -269,10 +270,10 @@ impl Shim {
         state.directory.version = version;
         state.blocked += u32::from(blocking);
         let servable = state.directory.entries.iter().filter(|entry| entry.servable);
-        let nodes: SmallVec<[_; 4]> = servable.map(|entry| entry.node).collect();
-        for node in nodes {
-            let link = &mut self.links[usize::from(node.0)];
-            // A session without a running lease is closed by the next tick; its node serves nothing.
+        let holders: SmallVec<[_; 4]> = servable.map(|entry| entry.holder).collect();
+        for holder in holders {
+            let link = &mut self.holders[holder];
+            // A session without a running lease is closed by the next tick; its holder serves nothing.
             let Some(session) = link.session.id().filter(|id| link.session.is_live(step.now, *id)) else {
                 continue;
             };
@@ -287,19 +288,15 @@ impl Shim {
             link.outstanding.insert(version, outstanding);
             self.operations[id as usize].awaiting += 1;
             self.statistics.invalidated_copies += 1;
-            self.send_invalidate(step, node, message);
+            self.statistics.near_invalidated_copies += u64::from(matches!(holder, Peer::Router(_)));
+            self.send_invalidate(step, holder, message);
         }
     }
 
-    pub(super) fn send_invalidate(
-        &mut self,
-        step: &mut ShimStep<'_>,
-        node: wire::NodeId,
-        message: Invalidate,
-    ) {
+    pub(super) fn send_invalidate(&mut self, step: &mut ShimStep<'_>, holder: Peer, message: Invalidate) {
         self.statistics.invalidations += 1;
         self.statistics.coherence_messages += 1;
-        step.send(Peer::Node(node), Message::Invalidate(message));
+        step.send(holder, Message::Invalidate(message));
     }
 
     /// Nothing servable is left: storage may see the command.
@@ -406,13 +403,13 @@ impl Shim {
         if !committed.is_empty() {
             self.copies_tracked(key);
         }
-        for node in committed {
-            let link = &self.links[usize::from(node.0)];
+        for holder in committed {
+            let link = &self.holders[holder];
             let (Some(session), Some(&version)) = (link.session.id(), operation.versions.get(index)) else {
                 continue;
             };
             self.statistics.commits += 1;
-            step.send(Peer::Node(node), Message::Commit(Commit { session, key: key.clone(), version }));
+            step.send(holder, Message::Commit(Commit { session, key: key.clone(), version }));
         }
     }
 

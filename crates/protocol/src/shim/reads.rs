@@ -11,7 +11,6 @@ use super::read_feed::TRACKED;
 use super::refusal::Refusal;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, StorageState};
-use crate::coherence::directory::Entry;
 use crate::key_view::KeyView;
 use crate::node::heat_item;
 use crate::requests::RequestClass;
@@ -63,7 +62,7 @@ impl Shim {
     }
 
     /// A node asks for a copy: register first, read second. Answered in any case, granted only if nobody writes.
-    pub(super) fn fetch(&mut self, step: &mut ShimStep<'_>, node: NodeId, fetch: Fetch) {
+    pub(super) fn fetch(&mut self, step: &mut ShimStep<'_>, holder: Peer, fetch: Fetch) {
         let Fetch { session, fill, key, view, resp3, command } = fetch;
         let large = self.larges.knows(&key, view).then(Refusal::large);
         let refusal = self.refusal(&key).or(large).or_else(|| self.storage_overloaded(RequestClass::Fill));
@@ -73,25 +72,25 @@ impl Shim {
             None => self.read_command(&asked, command).ok_or_else(|| Refusal::error(MISFIT)),
         };
         let mut fetch =
-            FillTicket { node, session, fill, key: asked.key, view, version: None, tracked: None };
+            FillTicket { holder, session, fill, key: asked.key, view, version: None, tracked: None };
         let (command, may_cache) = match found {
             Ok(found) => found,
             Err(refusal) => return refuse_fill(step, fetch, refusal),
         };
-        let live = self.links[usize::from(node.0)].session.is_live(step.now, session);
+        let live = self.holders[holder].session.is_live(step.now, session);
         if !live {
-            step.send(Peer::Node(node), Message::Refuse(Refuse { session }));
+            step.send(holder, Message::Refuse(Refuse { session }));
         }
         let may_cache = may_cache
             && !self.observes()
             && !self.config.settings.policies.of(&fetch.key.bytes).is_never()
             && !self.is_moving(&fetch.key);
-        let grantable = live && self.grants() && may_cache;
+        let grantable = live && self.grants() && self.grants_to(step.now, holder) && may_cache;
         if grantable && self.keys.get(&fetch.key).is_none_or(KeyState::is_quiet) {
             let sequence = self.sequence;
             // The key outlives the read buffer that it arrived in.
             let state = self.keys.entry(own(&fetch.key)).or_insert_with(|| KeyState::new(sequence));
-            self.statistics.copies += u64::from(state.directory.register(node, fill, view));
+            self.statistics.copies += u64::from(state.directory.register(holder, fill, view));
             fetch.version = Some(state.directory.version);
             fetch.tracked = self.track_read(&fetch.key, resp3);
         }
@@ -143,9 +142,9 @@ impl Shim {
         for node in self.placement.places(&read.key).into_iter().flatten() {
             let holds = self.keys.get(&read.key).is_some_and(|state| {
                 let mut entries = state.directory.entries.iter();
-                entries.any(|entry| entry.node == node && entry.views.contains(&read.view))
+                entries.any(|entry| entry.holder == Peer::Node(node) && entry.views.contains(&read.view))
             });
-            let link = self.links.get(usize::from(node.0));
+            let link = self.holders.get(Peer::Node(node));
             if holds || link.is_none_or(|link| heat < link.heat_floor && !always) {
                 continue;
             }
@@ -159,21 +158,25 @@ impl Shim {
     pub(super) fn hints(&self, key: &Key, view: View) -> LayerSet {
         let Some(state) = self.keys.get(key) else { return LayerSet::EMPTY };
         let entries = state.directory.entries.iter().filter(|entry| entry.views.contains(&view));
-        let layers = |entries: &mut dyn Iterator<Item = &Entry>| {
-            entries.fold(LayerSet::EMPTY, |layers, entry| layers.with(self.placement.layer_of(entry.node)))
+        let nodes = entries.filter_map(|entry| match entry.holder {
+            Peer::Node(node) => Some(node),
+            _ => None,
+        });
+        let layers = |nodes: &mut dyn Iterator<Item = NodeId>| {
+            nodes.fold(LayerSet::EMPTY, |layers, node| layers.with(self.placement.layer_of(node)))
         };
         if self.elastic.is_empty() {
-            return layers(&mut { entries });
+            return layers(&mut { nodes });
         }
         // A copy in a further place says nothing of the key's place in that layer.
         let places = self.placement.places(key);
-        layers(&mut entries.filter(|entry| places.contains(&Some(entry.node))))
+        layers(&mut nodes.filter(|node| places.contains(&Some(*node))))
     }
 }
 
 /// A fetch that could not be asked: an error reply, never a copy.
 fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
-    let FillTicket { node, session, fill, key, view, .. } = fetch;
+    let FillTicket { holder, session, fill, key, view, .. } = fetch;
     let Refusal { status, value } = refusal;
     let fill = Fill {
         session,
@@ -188,7 +191,7 @@ fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
         ttl_ms: None,
         value,
     };
-    step.send(Peer::Node(node), Message::Fill(fill));
+    step.send(holder, Message::Fill(fill));
 }
 
 /// The same key in a buffer of its own.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Fill, Reply};
-use wire::{Key, LayerSet, Message, NodeId, Peer, Status, View};
+use wire::{Key, LayerSet, Message, Status, View};
 
 use super::large::ReplyChunk;
 use super::operation::{OperationKind, Phase, blank};
@@ -115,8 +115,8 @@ impl Shim {
         if self.incarnation != Some(incarnation) {
             let own = self.incarnation.replace(incarnation);
             self.statistics.incarnations += 1;
-            for index in 0..self.links.len() {
-                self.close_session(NodeId(index as u16));
+            for holder in self.holders.peers() {
+                self.close_session(holder);
             }
             for state in self.keys.values_mut() {
                 state.directory.entries.clear();
@@ -254,7 +254,7 @@ impl Shim {
 
     /// The copy becomes servable only if no write of the key has begun since it was registered.
     pub(super) fn fill(&mut self, step: &mut ShimStep<'_>, fetch: FillTicket, pttl: &Bytes, found: Shaped) {
-        let FillTicket { node, session, fill, key, view, version, tracked } = fetch;
+        let FillTicket { holder, session, fill, key, view, version, tracked } = fetch;
         if let Some(read) = tracked {
             self.read_ended(&key, read);
         }
@@ -263,13 +263,18 @@ impl Shim {
         let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
         let registered = version.is_some_and(|version| {
             let state = self.keys.get(&key);
-            state.is_some_and(|state| state.is_quiet() && state.directory.is_registered(node, fill, version))
+            state
+                .is_some_and(|state| state.is_quiet() && state.directory.is_registered(holder, fill, version))
         });
-        let same_session = self.links[usize::from(node.0)].session.id() == Some(session);
+        let open = self.holders.get(holder).and_then(|link| link.session.id());
         let rule = self.config.settings.policies.of(&key.bytes);
         let allowed = !rule.is_never() && value.len() <= rule.value_bytes_max && !self.is_moving(&key);
-        let granted =
-            registered && same_session && self.grants() && ttl.is_ok() && allowed && !status.is_refusal();
+        let granted = registered
+            && open == Some(session)
+            && self.grants()
+            && ttl.is_ok()
+            && allowed
+            && !status.is_refusal();
         if granted {
             self.statistics.fills += 1;
         } else {
@@ -282,13 +287,13 @@ impl Shim {
             granted,
             status,
             cached: if status == Status::Large { LayerSet::EMPTY } else { self.hints(&key, view) },
-            degree: self.elastic.degree_at(&key, node),
+            degree: self.elastic.degree_at(&key, holder),
             ttl_ms: rule.ttl_ms(ttl.unwrap_or(None)),
             view,
             key,
             value,
         };
-        step.send(Peer::Node(node), Message::Fill(message));
+        step.send(holder, Message::Fill(message));
     }
 
     fn lost(&mut self, step: &mut ShimStep<'_>, purpose: Purpose, sent: bool) {

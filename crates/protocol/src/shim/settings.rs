@@ -55,7 +55,7 @@ impl Shim {
             self.heat = HeavyHitters::new(*heat, self.random.random());
         }
         // Nodes say in their next RENEW what they ask of a key themselves.
-        for link in self.links.iter_mut().filter(|link| link.heat_floor == earlier.heat_min) {
+        for link in self.holders.nodes_mut().iter_mut().filter(|link| link.heat_floor == earlier.heat_min) {
             link.heat_floor = *heat_min;
         }
         if earlier.policies != *policies {

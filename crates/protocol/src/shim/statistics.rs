@@ -38,6 +38,8 @@ statistics! {
         /// One for each key and node.
         invalidated_copies: counter("copies", "Copies invalidated by writes",
             "`invalidated_copies` / `invalidations` is how many copies such a write waits for"),
+        near_invalidated_copies: counter("copies", "Near copies of routers invalidated by writes",
+            "part of `invalidated_copies`; a large part: routers hold what is written often"),
         coherence_messages: counter("messages", "INV sent and ACK received",
             "two per invalidated copy; clearly more: messages are lost or nodes do not answer"),
         repeats: counter("messages", "INV and REVOKE sent again",
@@ -50,7 +52,11 @@ statistics! {
             "as many as there are nodes: one key takes nearly everything that the cluster can serve"),
         raises: counter("times", "Times that a key got more places", "heat that comes; a steady rate: it comes and goes"),
         lowerings: counter("times", "Times that a key got fewer places", "heat that is over, or keys that are written more"),
-        sessions: gauge("sessions", "Sessions with nodes", "one per node that has copies"),
+        sessions: gauge("sessions", "Sessions with nodes and with routers that hold near copies", "one for each that has copies"),
+        near_sessions: gauge("sessions", "Sessions with routers that hold near copies",
+            "one per router with `[near] objects_max` above 0 that has copies"),
+        near_shunned: counter("times", "Times that a router left an INV unanswered for 50 ms and is granted nothing for 10 s",
+            "a rise: a router is overloaded or stops now and then, and writes have waited for it"),
         grants: counter("leases", "Leases granted or renewed",
             "none while there are sessions: nodes cannot keep their copies"),
         fills: counter("fetches", "Fetches answered", "fills that a node may keep as a copy"),
@@ -143,6 +149,7 @@ impl Shim {
             elastic_keys: self.elastic.raised() as u64,
             copies_most: self.elastic.places_most() as u64,
             sessions: self.sessions() as u64,
+            near_sessions: self.holders.near_sessions() as u64,
             queue_depth: self.pending() as u64,
             waiting: self.waiting() as u64,
             subscriptions: self.subscriptions() as u64,
@@ -169,9 +176,9 @@ impl Shim {
         self.statistics.copies as usize
     }
 
-    /// Nodes whose lease runs.
+    /// Holders whose lease runs.
     fn sessions(&self) -> usize {
-        self.links.iter().filter(|link| link.session.id().is_some()).count()
+        self.holders.iter().filter(|link| link.session.id().is_some()).count()
     }
 
     /// Requests that wait to be begun.

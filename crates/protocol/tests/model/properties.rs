@@ -1,6 +1,7 @@
 //! What must hold in every state.
 
 use stateright::Property;
+use wire::Peer;
 
 use super::backend::{self, What};
 use super::config::TICK;
@@ -68,7 +69,8 @@ fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
     if !shim.up || shim.machine.holds_writes(shim.now()) {
         return true;
     }
-    servable(cluster, state).all(|node| shim.machine.would_invalidate(&cluster.key, state.nodes[node].id))
+    servable(cluster, state)
+        .all(|node| shim.machine.would_invalidate(&cluster.key, Peer::Node(state.nodes[node].id)))
 }
 
 /// A reader there would see that it is gone, while others see it still.
@@ -95,7 +97,7 @@ fn lease_ends_first(_: &Cluster, state: &State) -> bool {
         opener.is_none_or(|shim| {
             // One that waits after a restart of storage has given up every session at once.
             let waits = shim.machine.holds_writes(shim.now());
-            waits || shim.machine.grants_run(shim.now(), node.id, session)
+            waits || shim.machine.grants_run(shim.now(), Peer::Node(node.id), session)
         })
     })
 }

@@ -94,7 +94,7 @@ impl Cluster {
                 bytes_max: BYTES_MAX,
                 value_bytes_max: FILLER_BYTES,
                 heat: heat(),
-                admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO },
+                admission: Admission { heat_min: HEAT, hysteresis: 0, hold_off: Duration::ZERO, hits_min: 1 },
                 views_max: 64,
                 forwarded_max: 64,
                 requests: RequestLimits::default(),

@@ -39,7 +39,7 @@ fn state_line(cluster: &Cluster, state: &State) -> String {
         }
     }
     for (index, shim) in state.shims.iter().enumerate() {
-        let holders: Vec<u16> = shim.machine.holders(&cluster.key).map(|node| node.0).collect();
+        let holders: Vec<Peer> = shim.machine.holders(&cluster.key).collect();
         let _ = write!(line, "; s{index} at {} knows {holders:?}", shim.tick - 1000);
     }
     if let Some(broken) = &state.broken {

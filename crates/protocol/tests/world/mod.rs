@@ -849,7 +849,7 @@ fn node_settings() -> NodeSettings {
         bytes_max: 1 << 20,
         value_bytes_max: 1 << 16,
         heat: HeatConfig { counters: 1024, filter_bits: 4096, ..HeatConfig::default() },
-        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10) },
+        admission: Admission { heat_min: 1, hysteresis: 250, hold_off: Duration::from_secs(10), hits_min: 1 },
         views_max: 64,
         forwarded_max: 1024,
         requests: RequestLimits::default(),

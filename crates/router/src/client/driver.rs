@@ -129,12 +129,13 @@ impl Driver for ClientDriver {
         self.settle(io);
     }
 
-    fn rest(&mut self, _now: Time) -> Duration {
-        self.engine.rest()
+    fn rest(&mut self, now: Time) -> Duration {
+        self.engine.rest(now)
     }
 
     /// Callers that still wait learn that the client has ended: dropping a call drops its channel.
-    fn stopping(&mut self, _io: &mut Io) -> bool {
+    fn stopping(&mut self, io: &mut Io) -> bool {
+        self.step(io, io.now(), Input::Drain);
         self.queue.close();
         self.calls.calls.clear();
         true

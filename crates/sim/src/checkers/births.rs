@@ -18,8 +18,8 @@ impl Cluster {
     ) -> Option<(HeldCopy, Birth)> {
         let now = self.world.now();
         match (from, message) {
-            (Peer::Node(node), Message::Fetch(fetch)) => {
-                let asked = (usize::from(node.0), fetch.session, fetch.fill);
+            (_, Message::Fetch(fetch)) => {
+                let asked = (self.holder_host(from)?, fetch.session, fetch.fill);
                 self.births.asked.entry(asked).or_insert(now);
                 None
             }
@@ -41,7 +41,7 @@ impl Cluster {
 
     /// How many copies a node has taken: what it ignores, as it does a poisoned fill, is none.
     pub(crate) fn taken(&self, host: HostId) -> u64 {
-        let statistics = self.hosts[host].node().map(|node| node.statistics());
+        let statistics = self.hosts[host].holder().map(|node| node.statistics());
         statistics.map_or(0, |statistics| statistics.fills + statistics.commits)
     }
 
@@ -49,7 +49,7 @@ impl Cluster {
     fn servable_births(&self, host: HostId, key: usize) -> impl Iterator<Item = Birth> {
         let own = &self.hosts[host];
         let (key, now) = (&self.keys[key], own.clock.at(self.world.now()));
-        let node = own.node().filter(|_| !own.is_paused(self.world.now()));
+        let node = own.holder().filter(|_| !own.is_paused(self.world.now()));
         let servable =
             move |view: &View| node.is_some_and(|node| node.servable(now, &key.key, *view).is_some());
         let views = key.reads.iter().flat_map(|form| form.views).filter(servable);
@@ -75,7 +75,7 @@ impl Cluster {
                 continue;
             }
             let old = |host: &HostId| self.servable_births(*host, index).any(|birth| birth.read < since);
-            if let Some(host) = self.nodes().find(old) {
+            if let Some(host) = self.holders().find(old) {
                 left = Some(format!(
                     "purge {number} of {scope:?} is done, and node {host} serves a copy of {:?} from before",
                     key.key.bytes
@@ -91,7 +91,7 @@ impl Cluster {
     pub(crate) fn check_rules(&mut self) {
         let settled = self.world.now().saturating_sub(self.shape.stall_max() * 2 + self.slack());
         let mut wrong = None;
-        for host in self.nodes() {
+        for host in self.holders() {
             let (since, number) = self.hosts[host].reloaded;
             let ruled = number == self.rules.number && number > 0 && since < settled;
             for index in 0..self.keys.len() {

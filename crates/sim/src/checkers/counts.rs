@@ -21,6 +21,7 @@ impl Cluster {
             self.watch.lowerings += statistics.lowerings;
         } else if let Some(router) = self.hosts[host].router() {
             self.watch.breakers += router.statistics().breakers_opened;
+            self.watch.near_hits += router.statistics().near_hits;
         }
     }
 }

@@ -31,7 +31,7 @@ impl Cluster {
         };
         for index in written {
             let key = self.keys[index].key.clone();
-            self.nodes().for_each(|node| self.check_current(node, &key));
+            self.holders().for_each(|holder| self.check_current(holder, &key));
         }
     }
 
@@ -53,7 +53,7 @@ impl Cluster {
         if self.hosts[host].is_paused(self.world.now()) {
             return;
         }
-        let Some(node) = self.hosts[host].node().filter(|node| node.knows(key)) else { return };
+        let Some(node) = self.hosts[host].holder().filter(|node| node.knows(key)) else { return };
         // Under another digest, as confused peers have it, nobody asks for it.
         let known = self.index_of_key(&key.bytes).filter(|index| self.keys[*index].key == *key);
         let Some(index) = known else { return };
@@ -88,18 +88,18 @@ impl Cluster {
         let Peer::Shim(shim) = from else { return };
         let own = &self.hosts[host];
         let local = own.clock.at(self.world.now());
-        let Some((session, remaining)) = own.node().and_then(|node| node.session(local, shim)) else {
+        let Some((session, remaining)) = own.holder().and_then(|node| node.session(local, shim)) else {
             return;
         };
         let ours = own.clock.virtual_us(remaining.as_micros() as u64);
         let Some(id) = own.role.peer() else { return };
         for slot in self.slots() {
             let other = &self.hosts[slot];
-            let (Some(machine), Peer::Node(node)) = (other.shim(), id) else { continue };
+            let Some(machine) = other.shim() else { continue };
             if other.role.peer() != Some(from) {
                 continue;
             }
-            let there = machine.session(other.clock.at(self.world.now()), node);
+            let there = machine.session(other.clock.at(self.world.now()), id);
             let theirs = there.filter(|(id, _)| *id == session).map(|(_, remaining)| remaining);
             let theirs =
                 theirs.map(|remaining: Duration| other.clock.virtual_us(remaining.as_micros() as u64));
@@ -114,9 +114,9 @@ impl Cluster {
     /// What a node could serve its shim would invalidate.
     pub(crate) fn check_known(&mut self) {
         let mut unknown = None;
-        for host in self.nodes() {
+        for host in self.holders() {
             let own = &self.hosts[host];
-            let (Some(node), Some(Peer::Node(id))) = (own.node(), own.role.peer()) else { continue };
+            let (Some(node), Some(id)) = (own.holder(), own.role.peer()) else { continue };
             let local = own.clock.at(self.world.now());
             for key in self.keys.iter().filter(|key| node.knows(&key.key)) {
                 let mut views = key.reads.iter().flat_map(|form| form.views);

@@ -2,22 +2,22 @@
 
 use protocol::node::NodeBacklog;
 use protocol::shim::ShimBacklog;
-use wire::NodeId;
 
 use crate::cluster::Cluster;
+use crate::network::HostId;
 
 impl Cluster {
     /// What is left over now. The shim's own work goes on: it has to be over at some time, not at any.
     pub(crate) fn leak(&self) -> Option<String> {
         let mut found = Vec::new();
-        for host in self.nodes() {
-            let Some(node) = self.hosts[host].node() else { continue };
+        for host in self.holders() {
+            let Some(node) = self.hosts[host].holder() else { continue };
             let backlog = node.backlog();
             if backlog != NodeBacklog::default() {
-                found.push(format!("node {host} is left with {backlog:?}"));
+                found.push(format!("holder {host} is left with {backlog:?}"));
             }
             if !node.is_consistent() {
-                found.push(format!("node {host} has lost count of its objects"));
+                found.push(format!("holder {host} has lost count of its objects"));
             }
         }
         for server in &self.servers {
@@ -43,15 +43,16 @@ impl Cluster {
         found.into_iter().next()
     }
 
-    /// Nodes and keys that they are said to have.
-    pub(crate) fn phantoms(&self) -> Vec<(u16, usize)> {
+    /// Holders and keys that they are said to have.
+    pub(crate) fn phantoms(&self) -> Vec<(HostId, usize)> {
         let mut phantoms = Vec::new();
         for shim in self.servers.iter().filter_map(|server| self.hosts[server.current].shim()) {
             for (index, key) in self.keys.iter().enumerate() {
-                for NodeId(holder) in shim.holders(&key.key) {
-                    let node = self.hosts[usize::from(holder)].node();
+                for holder in shim.holders(&key.key) {
+                    let Some(host) = self.holder_host(holder) else { continue };
+                    let node = self.hosts[host].holder();
                     if !node.is_some_and(|node| node.knows(&key.key)) {
-                        phantoms.push((holder, index));
+                        phantoms.push((host, index));
                     }
                 }
             }

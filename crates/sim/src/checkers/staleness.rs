@@ -74,7 +74,7 @@ impl Cluster {
             return;
         }
         let own = &self.hosts[host];
-        let Some(node) = own.node() else { return };
+        let Some(node) = own.holder() else { return };
         let local = own.clock.at(self.world.now());
         let since = self.world.now().saturating_sub(self.shape.staleness_max());
         let since = since.min(self.known_lost(key, self.world.now()));
@@ -132,7 +132,7 @@ impl Cluster {
             return;
         }
         self.slots().for_each(|slot| self.check_exported(slot));
-        for host in self.nodes() {
+        for host in self.holders() {
             (0..self.keys.len()).for_each(|key| self.check_fresh(host, key));
         }
     }

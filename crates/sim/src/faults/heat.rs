@@ -25,12 +25,16 @@ impl Cluster {
             let key = self.keys[self.world.random.index(self.keys.len())].key.clone();
             let (own, now) = (&self.hosts[slot], self.world.now());
             let Some(machine) = own.shim().filter(|_| own.is_awake(now)) else { return said };
-            let holders: Vec<NodeId> = machine.holders(&key).collect();
+            let nodes = |holder| match holder {
+                Peer::Node(node) => Some(node),
+                _ => None,
+            };
+            let holders: Vec<NodeId> = machine.holders(&key).filter_map(nodes).collect();
             if holders.is_empty() {
                 continue;
             }
             let node = holders[self.world.random.index(holders.len())];
-            let Some((session, _)) = machine.session(own.clock.at(now), node) else { continue };
+            let Some((session, _)) = machine.session(own.clock.at(now), Peer::Node(node)) else { continue };
             let random = &mut self.world.random;
             let degree = Degree(random.below(STEPS) as u8);
             let from_node = random.percent(70);

@@ -24,6 +24,7 @@ pub(crate) struct WatchChecker {
     pub(crate) unknown: u64,
     pub(crate) refused: u64,
     pub(crate) hits: u64,
+    pub(crate) near_hits: u64,
     pub(crate) fills: u64,
     pub(crate) commits: u64,
     pub(crate) poisoned: u64,

@@ -78,7 +78,7 @@ impl Scenario {
                 bytes_max: 1 << 30,
                 value_bytes_max: 1 << 20,
                 heat: HeatConfig { counters: 8192, filter_bits: 16_384, ..HeatConfig::default() },
-                admission: Admission { heat_min, hysteresis: HYSTERESIS, hold_off: HOLD_OFF },
+                admission: Admission { heat_min, hysteresis: HYSTERESIS, hold_off: HOLD_OFF, hits_min: 1 },
                 views_max: 64,
                 forwarded_max: 1 << 16,
                 requests: RequestLimits::default(),

@@ -1,10 +1,12 @@
 //! What the flow tells about itself: how much is under way, and at whom. It changes nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use wire::ShimId;
 
+use crate::node::Node;
 use crate::placement::Placement;
 use crate::router::flow::Flow;
 use crate::router::flow::interest::Interests;
@@ -29,6 +31,14 @@ impl Flow {
 
     pub(crate) fn members(&self) -> &KnownMembers {
         &self.traffic.members
+    }
+
+    pub(crate) fn near(&self) -> Option<&Node> {
+        self.traffic.near.node()
+    }
+
+    pub(crate) fn near_rest(&self, now: Time) -> Duration {
+        self.traffic.near.rest(now)
     }
 
     pub(crate) fn interests(&self) -> &Interests {

@@ -9,6 +9,7 @@ use crate::placement::Placement;
 use crate::router::flow::Flow;
 use crate::router::flow::event::Todo;
 use crate::router::flow::learned::Learned;
+use crate::router::flow::traffic::RequestTraffic;
 use crate::router::step::RouterStep;
 
 impl Flow {
@@ -16,13 +17,15 @@ impl Flow {
     pub(crate) fn linked(&mut self, step: &mut RouterStep<'_>, peer: Peer) {
         self.traffic.members.set_linked(peer, true);
         self.traffic.windows.linked(peer, true);
+        self.traffic.near.linked(step, peer);
         let told = self.traffic.interests.told().filter(|follow| follow.follows);
         if let (Peer::Shim(_), Some(follow)) = (peer, told) {
             step.send(peer, Message::Follow(follow.clone()));
         }
     }
 
-    pub(crate) fn unlinked(&mut self, peer: Peer) {
+    pub(crate) fn unlinked(&mut self, step: &mut RouterStep<'_>, peer: Peer) {
+        self.traffic.near.unlinked(step, peer);
         self.traffic.members.set_linked(peer, false);
         self.traffic.windows.linked(peer, false);
         let watches = self.callers.all_mut().filter_map(|caller| caller.watch.as_mut());
@@ -37,12 +40,14 @@ impl Flow {
     }
 
     /// Takes a newer map; an older one is ignored. Reads at nodes that are down now are asked again.
-    pub(crate) fn take_map(&mut self, placement: Arc<Placement>) {
+    pub(crate) fn take_map(&mut self, step: &mut RouterStep<'_>, placement: Arc<Placement>) {
         let known = self.traffic.placement.as_ref();
         if known.is_some_and(|known| known.epoch() > placement.epoch()) {
             return;
         }
         let down = self.traffic.members.take_map(&placement);
+        let RequestTraffic { near, members, .. } = &mut self.traffic;
+        near.take_map(step, &placement, members.linked_shims());
         self.traffic.placement = Some(placement);
         self.traffic.places.clear();
         if down.contains(&true) {
@@ -55,7 +60,22 @@ impl Flow {
         self.traffic.learned = Learned::new(learned_max);
     }
 
-    pub(crate) fn tick(&mut self, step: &RouterStep<'_>) {
+    /// What a shim says about near copies. False if it is something else.
+    pub(crate) fn told_of_copies(&mut self, step: &mut RouterStep<'_>, from: Peer, message: Message) -> bool {
+        matches!(from, Peer::Shim(shim) if self.traffic.near.told(step, shim, message))
+    }
+
+    pub(crate) fn set_near(&mut self, step: &mut RouterStep<'_>) {
+        let RequestTraffic { near, members, placement, .. } = &mut self.traffic;
+        near.set(step, step.config.settings.near.clone(), placement.as_ref(), members.linked_shims());
+    }
+
+    pub(crate) fn drain(&mut self, step: &mut RouterStep<'_>) {
+        self.traffic.near.drain(step);
+    }
+
+    pub(crate) fn tick(&mut self, step: &mut RouterStep<'_>) {
+        self.traffic.near.tick(step);
         self.traffic.budget.tick(step.now);
         self.todos.push(Todo::FindExpired);
         self.todos.push(Todo::EndPause);

@@ -23,6 +23,7 @@ pub(crate) mod launch;
 pub(crate) mod learned;
 pub(crate) mod links;
 pub(crate) mod members;
+mod near;
 pub(crate) mod parts;
 pub(crate) mod pause;
 pub(crate) mod pending;

@@ -3,8 +3,9 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Key, Peer, View};
+use wire::{Key, Peer, Status, View};
 
+use crate::node::NearRead;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::launch::{Hold, Launch, LaunchJob};
 use crate::router::flow::pending::{PendingRead, Tried};
@@ -14,6 +15,7 @@ use crate::router::flow::refusal::{cross_shim, unnamed_keys};
 use crate::router::flow::request::low;
 use crate::router::flow::route::{Route, Unroutable, Wanted};
 use crate::router::flow::send::{Outgoing, blocks};
+use crate::router::replies;
 
 impl Launch<'_, '_> {
     /// As the plan of its command says.
@@ -40,7 +42,11 @@ impl Launch<'_, '_> {
         let job = self.job;
         let key = &job.keys[0];
         let view = commands::view(job.placement.view_hash(), job.command, job.classified, job.resp3);
-        let route = self.route(key, view)?;
+        let order = self.order(key);
+        if let Some(held) = self.near(key, view, order) {
+            return Ok(OperationProgress::Done(held));
+        }
+        let route = self.route(key, view, order)?;
         self.room_for(std::iter::once(route.peer))?;
         if self.over_limit(1) {
             return Ok(self.busy());
@@ -57,7 +63,7 @@ impl Launch<'_, '_> {
         let routes = job
             .keys
             .iter()
-            .map(|key| self.route(key, View::GET))
+            .map(|key| self.route(key, View::GET, self.order(key)))
             .collect::<Result<Vec<Route>, Unroutable>>()?;
         self.room_for(routes.iter().map(|route| route.peer))?;
         if self.over_limit(routes.len()) {
@@ -119,13 +125,36 @@ impl Launch<'_, '_> {
         Ok(OperationProgress::fan(parts, merge))
     }
 
-    /// Where a read goes. One that is kept, until the interest in its key stands: behind that one's registration.
-    fn route(&mut self, key: &Key, view: View) -> Result<Route, Unroutable> {
-        let LaunchJob { placement, dealt, .. } = *self.job;
-        let order = self.order(key);
+    /// What a near copy answers. Behind earlier commands on the key, and where a copy of any node will not do, none does.
+    fn near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<Bytes> {
+        if order != KeyOrder::Free || self.is_for_shim(key) {
+            return None;
+        }
+        let resp3 = self.job.resp3;
+        let Some((status, value)) = self.traffic.near.hit(self.step.now, key, view) else {
+            let none = Bytes::new();
+            let command = if view == View::GET { &none } else { self.job.command.frame() };
+            let read = NearRead { key, view, resp3, command };
+            self.traffic.near.missed(self.step, &read);
+            return None;
+        };
+        self.keep_all();
+        self.step.counters.near_hits += 1;
+        self.step.counters.hits += 1;
+        Some(if status == Status::Nil { Bytes::from_static(replies::nil(resp3)) } else { value })
+    }
+
+    /// Whether copies may not know yet what the client has been told or has seen. One that is kept, until the interest in its
+    /// key stands: it goes behind that one's registration.
+    fn is_for_shim(&self, key: &Key) -> bool {
         let registers =
             !self.job.kept.is_empty() && (self.step.config.bounded || !self.traffic.interests.stands(key));
-        if registers || self.caller.reads_at_shims {
+        registers || self.caller.reads_at_shims
+    }
+
+    fn route(&mut self, key: &Key, view: View, order: KeyOrder) -> Result<Route, Unroutable> {
+        let LaunchJob { placement, dealt, .. } = *self.job;
+        if self.is_for_shim(key) {
             return self.traffic.route_to_shim(placement.shim(key), order);
         }
         self.traffic.route_read(self.step, Wanted { placement, key, view, dealt }, order)

@@ -14,6 +14,7 @@ use crate::router::flow::interest::Interests;
 use crate::router::flow::known_places::KnownPlaces;
 use crate::router::flow::learned::Learned;
 use crate::router::flow::members::KnownMembers;
+use crate::router::flow::near::NearCopies;
 use crate::router::flow::pending::{Pending, PendingTable};
 use crate::router::flow::window::Windows;
 
@@ -27,6 +28,7 @@ pub(crate) struct RequestTraffic {
     pub(crate) pending: PendingTable,
     pub(crate) windows: Windows,
     pub(crate) interests: Interests,
+    pub(crate) near: NearCopies,
     pub(crate) budget: Budget,
     pub(crate) random: SmallRng,
 }
@@ -43,6 +45,8 @@ impl RequestTraffic {
             pending: PendingTable::new((config.seed ^ config.seed >> 32) as u32),
             windows: Windows::default(),
             interests: Interests::default(),
+            // Another process with this router's id draws other numbers.
+            near: NearCopies::new(config.settings.near.clone(), config.lease, config.seed.rotate_left(32)),
             budget: Budget::new(),
             random: SmallRng::seed_from_u64(config.seed),
         }

@@ -1,0 +1,114 @@
+//! Copies that routers hold themselves, in processes that are killed, stopped and started again. Not when a router may answer.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::cluster::{
+    Client, Cluster, Layout, RedisServer, installed, loopback, ok, shared, text, total, until,
+};
+
+const LEASE: Duration = Duration::from_secs(1);
+
+/// Asks until the router of this client has answered a read itself.
+fn warm(cluster: &Cluster, client: &mut Client, id: &str, value: &str) {
+    let hits = || {
+        let status = cluster.status();
+        let routers = status["routers"].as_array()?.iter();
+        routers.filter(|router| router["id"] == id).find_map(|router| router["near_hits_total"].as_u64())
+    };
+    let before = hits().unwrap_or(0);
+    until("the router holds the key", || {
+        for _ in 0..200 {
+            assert_eq!(text(&client.call(&["GET", "key"])), value);
+        }
+        (hits()? > before).then_some(())
+    });
+}
+
+/// How long the write takes, which the other router's client sees at once.
+fn write(writer: &mut Client, reader: &mut Client, value: &str) -> Duration {
+    let began = Instant::now();
+    ok(writer, &["SET", "key", value]);
+    let took = began.elapsed();
+    assert_eq!(text(&reader.call(&["GET", "key"])), value);
+    took
+}
+
+#[test]
+fn routers_hold_what_is_hot_and_writes_wait_for_them() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = shared();
+    let servers = [RedisServer::start()];
+    let layout = Layout {
+        routers: vec![loopback(), loopback()],
+        tables: "[near]\nobjects_max = 8\nheat_min = 16".to_owned(),
+        ..Layout::before(&servers)
+    };
+    let mut cluster = Cluster::apart(layout);
+    let (mut first, mut second) = (cluster.connect(0), cluster.connect(1));
+    ok(&mut first, &["SET", "key", "0"]);
+    warm(&cluster, &mut first, "router-0", "0");
+    warm(&cluster, &mut second, "router-1", "0");
+    for round in 1..100 {
+        write(&mut first, &mut second, &round.to_string());
+        write(&mut second, &mut first, &format!("{round}.5"));
+    }
+    let status = cluster.fresh_status(|status| total(status, "shims", "near_invalidated_copies_total") > 0);
+    assert!(total(&status, "shims", "near_sessions") == 2, "{status}");
+
+    // One that is killed holds a write up for a lease at most, and its next life holds what is hot again, or, as another file
+    // says, nothing.
+    warm(&cluster, &mut second, "router-1", "99.5");
+    cluster.kill("router-1");
+    let took = write(&mut first, &mut cluster.connect(0), "100");
+    assert!(took < LEASE * 4, "{took:?}");
+    cluster.start("router-1");
+    cluster.wait_linked();
+    let mut second = cluster.connect(1);
+    warm(&cluster, &mut second, "router-1", "100");
+
+    // One that stops does, too, and is shunned; going on, it has nothing that is old.
+    cluster.signal("router-1", Signal::STOP);
+    let took = write(&mut first, &mut cluster.connect(0), "101");
+    assert!(took < LEASE * 4, "{took:?}");
+    cluster.signal("router-1", Signal::CONT);
+    assert_eq!(text(&second.call(&["GET", "key"])), "101");
+    cluster.fresh_status(|status| total(status, "shims", "near_shunned_total") > 0);
+
+    let with = std::fs::read_to_string(&cluster.config).expect("the configuration");
+    std::fs::write(&cluster.config, with.replace("objects_max = 8", "objects_max = 0"))
+        .expect("another file");
+    cluster.kill("router-1");
+    cluster.start("router-1");
+    cluster.wait_linked();
+    let mut second = cluster.connect(1);
+    for round in 0..50 {
+        write(&mut first, &mut second, &format!("{round}.7"));
+        write(&mut second, &mut first, &format!("{round}.8"));
+    }
+}
+
+/// A router that stops in order gives back what it holds, so that no write waits for its lease.
+#[test]
+fn a_router_that_ends_holds_nothing() {
+    let _machine = shared();
+    let layout = Layout {
+        routers: vec![loopback(), loopback()],
+        tables: "[near]\nobjects_max = 8\nheat_min = 16".to_owned(),
+        ..Layout::embedded(1)
+    };
+    let mut cluster = Cluster::apart(layout);
+    let (mut first, mut second) = (cluster.connect(0), cluster.connect(1));
+    ok(&mut first, &["SET", "key", "0"]);
+    warm(&cluster, &mut second, "router-1", "0");
+    cluster.signal("router-1", Signal::TERM);
+    cluster.process("router-1").wait();
+    write(&mut first, &mut cluster.connect(0), "1");
+    let ended = Instant::now();
+    until("a lease would be over", || (ended.elapsed() > LEASE * 2).then_some(()));
+    let status = cluster.fresh_status(|status| total(status, "shims", "near_sessions") == 0);
+    assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
+}
