@@ -101,6 +101,8 @@ pub(crate) struct Config {
     pub(crate) nodes: usize,
     /// All nodes are in one layer, so that the key has one place and the others are further ones.
     pub(crate) elastic: bool,
+    /// The last node is a router's own, as its shim sees it.
+    pub(crate) near: bool,
     pub(crate) lease_ticks: u32,
     /// What later lives of the shim are configured for, if it differs. Then storage keeps a record of how long successors wait.
     pub(crate) later_lease_ticks: Option<u32>,

@@ -398,6 +398,7 @@ impl Cluster {
                 self.step_node(state, node, node::Input::Unlinked(Peer::Shim(SHIM)));
                 self.step_node(state, node, node::Input::Linked(Peer::Shim(SHIM)));
                 let peer = Peer::Node(state.nodes[node].id);
+                self.step_shim(state, governing, shim::Input::Unlinked(peer));
                 self.step_shim(state, governing, shim::Input::Linked(peer));
             }
             Action::RemapShim => {

@@ -1,7 +1,6 @@
 //! What must hold in every state.
 
 use stateright::Property;
-use wire::Peer;
 
 use super::backend::{self, What};
 use super::config::TICK;
@@ -70,7 +69,7 @@ fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
         return true;
     }
     servable(cluster, state)
-        .all(|node| shim.machine.would_invalidate(&cluster.key, Peer::Node(state.nodes[node].id)))
+        .all(|node| shim.machine.would_invalidate(&cluster.key, cluster.holder(state.nodes[node].id)))
 }
 
 /// A reader there would see that it is gone, while others see it still.
@@ -90,14 +89,14 @@ fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
 }
 
 /// Whether the lease ends first at the node; a shim that has crashed thinks nothing.
-fn lease_ends_first(_: &Cluster, state: &State) -> bool {
+fn lease_ends_first(cluster: &Cluster, state: &State) -> bool {
     state.nodes.iter().all(|node| {
         let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };
         let opener = state.shims.iter().find(|shim| session >> 32 == u64::from(shim.life) + 1);
         opener.is_none_or(|shim| {
             // One that waits after a restart of storage has given up every session at once.
             let waits = shim.machine.holds_writes(shim.now());
-            waits || shim.machine.grants_run(shim.now(), Peer::Node(node.id), session)
+            waits || shim.machine.grants_run(shim.now(), cluster.holder(node.id), session)
         })
     })
 }

@@ -13,7 +13,7 @@ use protocol::time::Time;
 use wire::message::{Fill, Offer};
 use wire::{
     ClusterMap, Degree, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId,
-    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
+    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
 };
 
 use super::backend;
@@ -42,6 +42,9 @@ pub(crate) struct Cluster {
     pub(crate) coverage: Coverage,
 }
 
+/// Routers from this number on are those that hold copies; the others are clients.
+const NEAR_FIRST: u16 = 1000;
+
 impl Cluster {
     pub(crate) fn new(config: Config) -> Cluster {
         let placement = placement(&config, true);
@@ -63,6 +66,24 @@ impl Cluster {
             placement,
             key,
             filler,
+        }
+    }
+
+    /// Who the shim takes this node for.
+    pub(crate) fn holder(&self, node: NodeId) -> Peer {
+        let is_last = usize::from(node.0) + 1 == self.config.nodes;
+        if self.config.near && is_last {
+            Peer::Router(RouterId(NEAR_FIRST + node.0))
+        } else {
+            Peer::Node(node)
+        }
+    }
+
+    /// The node that the shim means.
+    pub(crate) fn node_of(&self, holder: Peer) -> Peer {
+        match holder {
+            Peer::Router(RouterId(router)) if router >= NEAR_FIRST => Peer::Node(NodeId(router - NEAR_FIRST)),
+            holder => holder,
         }
     }
 

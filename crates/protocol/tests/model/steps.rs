@@ -59,7 +59,14 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn step_shim(&self, state: &mut State, index: usize, input: shim::Input) {
+    pub(crate) fn step_shim(&self, state: &mut State, index: usize, mut input: shim::Input) {
+        if let shim::Input::Message { from: peer, .. }
+        | shim::Input::Linked(peer)
+        | shim::Input::Unlinked(peer) = &mut input
+            && let Peer::Node(node) = *peer
+        {
+            *peer = self.holder(node);
+        }
         let governing = state.governing();
         let cell = &mut state.shims[index];
         let mut machine = shim::Shim::clone(&cell.machine);
@@ -81,6 +88,10 @@ impl Cluster {
         }
         let mut answered = Vec::new();
         for effect in effects {
+            let effect = match effect {
+                shim::Effect::Send { to, message } => shim::Effect::Send { to: self.node_of(to), message },
+                effect => effect,
+            };
             match effect {
                 shim::Effect::Send { to: to @ Peer::Node(_), message } => {
                     match message {

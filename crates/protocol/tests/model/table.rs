@@ -18,6 +18,7 @@ pub(crate) fn configs() -> Vec<Config> {
         lives(),
         two_nodes(),
         elastic(),
+        near(),
         every_fault(),
         deep(),
         deep_crashes(),
@@ -33,6 +34,7 @@ fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: 
         scale: Scale::Ci,
         nodes: 1,
         elastic: false,
+        near: false,
         lease_ticks: 2,
         later_lease_ticks: None,
         guard_ticks: 0,
@@ -448,6 +450,45 @@ fn two_nodes() -> Vec<Config> {
                 &[Poisoned, EarlyCommit, Evicted, Ungranted],
             )
         },
+    ]
+}
+
+/// The last node is a router's: the shim comes to know it by its first message, and hears of it when its link breaks.
+fn near() -> Vec<Config> {
+    let none = Budget::default;
+    let near = |config| Config { near: true, ..config };
+    vec![
+        near(base(
+            "near",
+            SETS,
+            Budget { time: UNLIMITED, relinks: 1, ..none() },
+            &[EarlyCommit, LeaseLost, LeaseLapsed, Repeated, WriteWaits],
+        )),
+        near(Config {
+            start: Start::Quiet,
+            hellos_max: 1,
+            ..base(
+                "near-sessions",
+                SET,
+                Budget { offers: 1, relinks: 1, ..none() },
+                &[Poisoned, EarlyCommit, Ungranted, CopyServable],
+            )
+        }),
+        near(base(
+            "near-crash",
+            SET,
+            Budget { time: 1, offers: 1, node_crashes: 1, ..none() },
+            &[WriteWaits],
+        )),
+        near(Config {
+            nodes: 2,
+            ..base(
+                "near-beside-a-node",
+                SET,
+                Budget { offers: 1, evictions: 1, relinks: 1, ..none() },
+                &[Poisoned, EarlyCommit, Evicted, Ungranted],
+            )
+        }),
     ]
 }
 
