@@ -249,6 +249,26 @@ fn what_is_hot_here_is_answered_here_and_never_stale() {
 }
 
 #[test]
+fn several_keys_are_answered_here_if_all_are() {
+    let mut world = World::with_a_copy_each();
+    world.ask(0, 0, "SET n 2");
+    let (ask, before) = ("MGET k n k", world.reads);
+    assert_eq!(world.ask(0, 0, ask), "*3 $1 1 $1 2 $1 1");
+    assert_eq!(world.reads, before + 3, "n is not here");
+    world.warm(0, "n");
+    let before = world.reads;
+    assert_eq!(world.ask(0, 0, ask), "*3 $1 1 $1 2 $1 1");
+    assert_eq!(world.ask(0, 0, "MGET k absent"), "*2 $1 1 $-1");
+    assert_eq!(world.reads, before + 2);
+    // Behind a write of one of them.
+    let told = world.replies.len();
+    world.send(0, 0, "SET n 3");
+    world.send(0, 0, ask);
+    world.run();
+    assert_eq!(world.replies[told..], ["0.0 +OK", "0.0 *3 $1 1 $1 3 $1 1"]);
+}
+
+#[test]
 fn none_without_room() {
     let mut world = World::new(0);
     world.ask(0, 0, "SET k 1");
@@ -342,6 +362,21 @@ fn a_router_that_does_not_answer_is_granted_nothing() {
     world.wait(1_000);
     world.warm(1, "k");
     assert_eq!(world.get(1, 0, "k"), near("2"));
+}
+
+/// A shim that has not run for long finds old INVs, and the answers in its sockets.
+#[test]
+fn a_shim_that_was_stopped_blames_nobody() {
+    let mut world = World::with_a_copy_each();
+    world.send(0, 0, "SET k 2");
+    let under_way = std::mem::take(&mut world.under_way);
+    world.now = world.now.after(Duration::from_millis(300));
+    world.step_shim(shim::Input::Tick);
+    world.under_way.extend(under_way);
+    world.run();
+    world.wait(100);
+    assert_eq!(world.shim.measured(world.now).near_shunned, 0);
+    world.warm(1, "k");
 }
 
 #[test]

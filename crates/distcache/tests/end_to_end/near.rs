@@ -112,3 +112,31 @@ fn a_router_that_ends_holds_nothing() {
     let status = cluster.fresh_status(|status| total(status, "shims", "near_sessions") == 0);
     assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
 }
+
+/// A linked client is a holder in the application's process: a write elsewhere waits for it, and its end gives all back.
+#[test]
+fn a_linked_client_holds_what_is_hot() {
+    let _machine = shared();
+    let tables = "[near]\nobjects_max = 8\nheat_min = 16".to_owned();
+    let cluster = Cluster::apart(Layout { tables, ..Layout::embedded(1) });
+    let config = config::Config::load(&cluster.config).expect("the configuration of the cluster");
+    let linked = router::Client::connect(&config).expect("the library reaches all storage");
+    let mut writer = cluster.connect(0);
+    let holders = |count| move |status: &serde_json::Value| total(status, "shims", "near_sessions") == count;
+    for round in 0..3 {
+        ok(&mut writer, &["SET", "key", &round.to_string()]);
+        until("the application holds the key", || {
+            for _ in 0..200 {
+                let value = linked.command(&["GET", "key"]).expect("a value");
+                assert_eq!(text(&value), round.to_string());
+            }
+            holders(1)(&cluster.status()).then_some(())
+        });
+    }
+    cluster.fresh_status(|status| total(status, "shims", "near_invalidated_copies_total") > 0);
+    drop(linked);
+    let ended = Instant::now();
+    until("a lease would be over", || (ended.elapsed() > LEASE * 2).then_some(()));
+    let status = cluster.fresh_status(holders(0));
+    assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
+}

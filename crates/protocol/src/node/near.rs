@@ -52,7 +52,7 @@ impl Node {
                 0
             }
             None => {
-                if self.random.next_u32() % SAMPLED_ONE_IN != 0 {
+                if !self.random.next_u32().is_multiple_of(SAMPLED_ONE_IN) {
                     return;
                 }
                 let floor = self.heat_floor().div_ceil(SAMPLED_ONE_IN);

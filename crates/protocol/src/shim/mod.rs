@@ -323,6 +323,8 @@ pub struct Shim {
     hottest: Hottest,
     observer: Option<observe::Observer>,
     heat_floor: u32,
+    /// When it had a tick last.
+    ticked: Time,
     frames: BytesMut,
     random: SmallRng,
     statistics: ShimStatistics,
@@ -384,6 +386,7 @@ impl Shim {
             hottest: Hottest::default(),
             observer: config.settings.observes.map(observe::Observer::new),
             heat_floor: config.settings.heat_min,
+            ticked: Time(0),
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),
             statistics: ShimStatistics::default(),

@@ -26,6 +26,11 @@ impl Shim {
     }
 
     pub(super) fn tick_near(&mut self, now: Time) {
+        self.holders.forget_absent();
+        // One that did not run itself has not heard what was answered meanwhile.
+        if now.since(std::mem::replace(&mut self.ticked, now)) > ANSWER_MAX {
+            return;
+        }
         let is_late = |since: Time| now.since(since) > ANSWER_MAX;
         for link in self.holders.routers_mut() {
             if link.owes_since().is_some_and(is_late) {
@@ -33,7 +38,6 @@ impl Shim {
                 link.shunned = now.after(SHUNNED);
             }
         }
-        self.holders.forget_absent();
     }
 
     /// Whether anything may be granted to this holder. Near copies are taken from the time that elastic keys' copies have.

@@ -46,6 +46,12 @@ impl NearCopies {
         self.node.as_deref()
     }
 
+    /// Whether there may be any.
+    #[inline]
+    pub(crate) fn is_on(&self) -> bool {
+        self.node.is_some()
+    }
+
     /// For how long nothing is due.
     pub(crate) fn rest(&self, now: Time) -> Duration {
         self.node.as_ref().map_or(Duration::MAX, |node| node.rest(now))

@@ -6,12 +6,13 @@ use smallvec::SmallVec;
 use wire::{Key, Peer, Status, View};
 
 use crate::node::NearRead;
-use crate::router::flow::gather::Merge;
+use crate::router::flow::gather::{self, Merge};
 use crate::router::flow::launch::{Hold, Launch, LaunchJob};
 use crate::router::flow::pending::{PendingRead, Tried};
 use crate::router::flow::pipeline::{FanPart, KeyOrder, OperationProgress, SentRequest};
 use crate::router::flow::plan::{self, CommandPlan};
 use crate::router::flow::refusal::{cross_shim, unnamed_keys};
+use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::low;
 use crate::router::flow::route::{Route, Unroutable, Wanted};
 use crate::router::flow::send::{Outgoing, blocks};
@@ -43,7 +44,9 @@ impl Launch<'_, '_> {
         let key = &job.keys[0];
         let view = commands::view(job.placement.view_hash(), job.command, job.classified, job.resp3);
         let order = self.order(key);
-        if let Some(held) = self.near(key, view, order) {
+        if self.traffic.near.is_on()
+            && let Some(held) = self.one_near(key, view, order)
+        {
             return Ok(OperationProgress::Done(held));
         }
         let route = self.route(key, view, order)?;
@@ -60,6 +63,11 @@ impl Launch<'_, '_> {
 
     fn each(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
+        if self.traffic.near.is_on()
+            && let Some(merged) = self.each_near()
+        {
+            return Ok(OperationProgress::Done(merged));
+        }
         let routes = job
             .keys
             .iter()
@@ -126,7 +134,7 @@ impl Launch<'_, '_> {
     }
 
     /// What a near copy answers. Behind earlier commands on the key, and where a copy of any node will not do, none does.
-    fn near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<Bytes> {
+    fn near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<PartReply> {
         if order != KeyOrder::Free || self.is_for_shim(key) {
             return None;
         }
@@ -138,10 +146,32 @@ impl Launch<'_, '_> {
             self.traffic.near.missed(self.step, &read);
             return None;
         };
+        Some(PartReply { status, value })
+    }
+
+    #[inline(never)]
+    fn one_near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<Bytes> {
+        let PartReply { status, value } = self.near(key, view, order)?;
+        self.answered_near(1);
+        Some(if status == Status::Nil { Bytes::from_static(replies::nil(self.job.resp3)) } else { value })
+    }
+
+    /// What near copies answer to a command on several keys, if they have all of them: nobody is asked then.
+    fn each_near(&mut self) -> Option<Bytes> {
+        let keys = self.job.keys;
+        let found = keys.iter().filter_map(|key| self.near(key, View::GET, self.order(key)));
+        let parts: Vec<PartReply> = found.collect();
+        if parts.len() < keys.len() {
+            return None;
+        }
+        self.answered_near(keys.len() as u64);
+        Some(gather::merge(&Merge::Values, &parts, self.job.resp3))
+    }
+
+    fn answered_near(&mut self, reads: u64) {
         self.keep_all();
-        self.step.counters.near_hits += 1;
-        self.step.counters.hits += 1;
-        Some(if status == Status::Nil { Bytes::from_static(replies::nil(resp3)) } else { value })
+        self.step.counters.near_hits += reads;
+        self.step.counters.hits += reads;
     }
 
     /// Whether copies may not know yet what the client has been told or has seen. One that is kept, until the interest in its
