@@ -74,6 +74,7 @@ impl Small {
             ("[cluster]", "secret = \"00112233445566778899aabbccddeeff\"\nlease_ms = 100".to_owned()),
             ("[limits]", String::new()),
             ("[heat]", String::new()),
+            ("[near]", "objects_max = 8".to_owned()),
             ("[slowlog]", String::new()),
             ("[tracing]", "otlp_endpoint = \"http://127.0.0.1:1\"".to_owned()),
             ("[[policy]]", "prefix = \"p\"".to_owned()),
