@@ -34,8 +34,9 @@ struct World {
     under_way: VecDeque<(Peer, Peer, Message)>,
     /// Replies, as `router.client reply`.
     replies: Vec<String>,
-    /// Read messages that the shim was sent.
+    /// Read messages that the shim was sent, and copies that it was asked for.
     reads: usize,
+    fetches: usize,
 }
 
 fn settings(objects_max: usize) -> RouterSettings {
@@ -46,7 +47,7 @@ fn settings(objects_max: usize) -> RouterSettings {
 impl World {
     /// Two routers with room for `objects_max` near copies each, and no node that is there.
     fn new(objects_max: usize) -> World {
-        let (shim, placement) = shim_alone::shim(1, |config| config.early_value_bytes_max = 0);
+        let (shim, placement) = shim_alone::shim(1, |config| config.early_value_bytes_max = 64);
         let users = [
             ("default", vec!["on", "nopass", "+@all", "~*", "&*"]),
             ("other", vec!["on", "nopass", "+@all", "~other*"]),
@@ -76,6 +77,7 @@ impl World {
             under_way: VecDeque::new(),
             replies: Vec::new(),
             reads: 0,
+            fetches: 0,
         };
         let (traits, earlier) = (StorageTraits::default(), EarlierIncarnations::NONE);
         world.step_shim(shim::Input::Storage(StorageEvent::Up { incarnation: 1, traits, earlier }));
@@ -154,6 +156,7 @@ impl World {
             match to {
                 SHIM => {
                     self.reads += usize::from(matches!(message, Message::Read(_)));
+                    self.fetches += usize::from(matches!(message, Message::Fetch(_)));
                     self.step_shim(shim::Input::Message { from, message });
                 }
                 Peer::Router(RouterId(index)) if self.deaf == Some(usize::from(index)) => {
@@ -246,6 +249,33 @@ fn what_is_hot_here_is_answered_here_and_never_stale() {
     let [hits, reads] = [world.routers[0].measured().near_hits, world.routers[0].measured().reads_to_shims];
     assert!(hits > 10 * reads, "{hits} near hits, {reads} reads beside");
     assert_eq!(world.routers[0].measured().near_objects, 1);
+}
+
+/// The value of a SET comes with its INV, and is a copy again with the COMMIT: nothing is fetched in between, however many read.
+#[test]
+fn a_value_that_waits_for_its_commit_is_not_fetched() {
+    let mut world = World::with_a_copy_each();
+    let (before, fetches) = (world.replies.len(), world.fetches);
+    world.send(0, 0, "SET k 2");
+    // The INVs arrive, and the acknowledgements have not yet.
+    while let Some((from, to, message)) = world.under_way.pop_front() {
+        match to {
+            SHIM if matches!(message, Message::Ack(_)) => world.kept_back.push(message),
+            SHIM => world.step_shim(shim::Input::Message { from, message }),
+            Peer::Router(RouterId(router)) => {
+                world.step_router(router.into(), router::Input::Message { from, message });
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(world.kept_back.len(), 2);
+    (0..10).for_each(|_| world.send(1, 1, "GET k"));
+    for (router, message) in std::mem::take(&mut world.kept_back).into_iter().enumerate() {
+        world.under_way.push_back((Peer::Router(RouterId(router as u16)), SHIM, message));
+    }
+    world.run();
+    assert_eq!(world.replies.len(), before + 11);
+    assert_eq!((world.get(0, 0, "k"), world.get(1, 1, "k"), world.fetches), (near("2"), near("2"), fetches));
 }
 
 #[test]

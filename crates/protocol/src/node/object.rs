@@ -21,7 +21,7 @@ pub const OVERHEAD_BYTES: u64 = 152;
 const VIEW_OVERHEAD_BYTES: u64 = 128;
 /// Heat is kept in sixteenths of a request per second.
 pub(super) const HEAT_ONE: u32 = 16;
-/// Between two fetches that nobody waits for, if the first brings no copy.
+/// Between two fetches that nobody waits for, if the first brings no copy; and for how long a COMMIT is awaited instead of one.
 const PUT_OFF: Duration = Duration::from_millis(10);
 /// Below four invalidations per second a copy costs nothing worth a decision, and chance decides.
 const WRITE_HOT_MIN: u32 = 4 * HEAT_ONE;
@@ -375,10 +375,12 @@ impl Object {
         self.invalidation_heat > WRITE_HOT_MIN && self.invalidation_heat.saturating_mul(hits_min) > self.heat
     }
 
-    /// Whether fills have brought no copy lately, so that the next is not asked for yet: the key is being written.
+    /// Whether the key is being written, so that a fill would bring no copy: the last ones have not, or a value waits for its COMMIT.
     pub(super) fn is_put_off(&self, now: Time) -> bool {
-        let until = |extra: &Extra| extra.refused_since.after(PUT_OFF * u32::from(extra.refused));
-        self.extra.as_ref().is_some_and(|extra| extra.refused > 0 && now < until(extra))
+        let Some(extra) = &self.extra else { return false };
+        let refused =
+            extra.refused > 0 && now < extra.refused_since.after(PUT_OFF * u32::from(extra.refused));
+        refused || extra.pending.as_ref().is_some_and(|(_, received)| now < received.after(PUT_OFF))
     }
 
     /// All that decides what becomes of it, but for its heat and how long its replies have yet to live.
