@@ -50,7 +50,7 @@ impl HolderLink {
 
     /// Whether it owes an answer.
     pub(super) fn owes(&self) -> bool {
-        !self.outstanding.is_empty() || self.revoking.is_some()
+        self.owes_since().is_some()
     }
 }
 
