@@ -21,6 +21,9 @@ pub struct Inspection {
     /// Other nodes among whose hottest it is: it is too hot for its places. They may be more.
     #[serde(default)]
     pub further: Vec<FurtherPlace>,
+    /// Routers that hold it themselves, and have it among their hottest.
+    #[serde(default)]
+    pub near: Vec<NearPlace>,
     /// Whether a member counts it among its hottest.
     pub hot: bool,
     /// Requests per second that those members see; 0 says only that it is not among them.
@@ -42,6 +45,14 @@ pub struct KeyPlace {
 pub struct FurtherPlace {
     pub node: String,
     /// Requests per second that this node sees.
+    pub heat: u64,
+}
+
+/// A router that holds a copy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NearPlace {
+    pub router: String,
+    /// Reads per second that it answers itself.
     pub heat: u64,
 }
 
@@ -68,12 +79,18 @@ pub(crate) fn inspect(service: &Service, key: &[u8]) -> Result<Inspection, MapEr
         Some(FurtherPlace { node: node.clone(), heat })
     });
     let further = further.collect();
+    let near = config.routers.iter().filter_map(|router| {
+        let heat = *seen.members.get(&router.id)?;
+        Some(NearPlace { router: router.id.clone(), heat })
+    });
+    let near = near.collect();
     Ok(Inspection {
         epoch: placement.epoch(),
         shim: shim.id.clone(),
         rack: shim.rack.clone(),
         places,
         further,
+        near,
         hot: !seen.members.is_empty(),
         heat: seen.heat,
         key: text,

@@ -13,7 +13,7 @@ pub mod store;
 mod view;
 
 pub use http::{DRAIN_PATH, Drain, NO_SUCH_PATH, PURGE_PATH, RELOAD_PATH};
-pub use inspect::{FurtherPlace, Inspection, KeyPlace};
+pub use inspect::{FurtherPlace, Inspection, KeyPlace, NearPlace};
 pub use order_requests::{Purge, PurgeView, Reload, ReloadView};
 pub use runtime::status::HotKeyView;
 pub use spawn::spawn;

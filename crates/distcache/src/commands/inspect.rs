@@ -37,6 +37,10 @@ fn report(found: &Inspection) -> String {
         let further = further.collect::<Vec<_>>().join(", ");
         lines.push(format!("  too hot for these alone, and also in {further}"));
     }
+    if !found.near.is_empty() {
+        let near = found.near.iter().map(|near| format!("{} ({}/s)", near.router, near.heat));
+        lines.push(format!("  held by routers themselves: {}", near.collect::<Vec<_>>().join(", ")));
+    }
     lines.push(match found.hot {
         true => format!("  hot: {} requests/s", found.heat),
         false => "  not among the hottest keys of any member".to_owned(),
@@ -47,7 +51,7 @@ fn report(found: &Inspection) -> String {
 #[cfg(test)]
 mod tests {
     use super::report;
-    use controller::{FurtherPlace, Inspection, KeyPlace};
+    use controller::{FurtherPlace, Inspection, KeyPlace, NearPlace};
 
     #[test]
     fn every_place_has_a_line() {
@@ -63,8 +67,9 @@ mod tests {
             rack: "r0".to_owned(),
             places: vec![place("leaf", Some("leaf-0"), Some(7)), place("spine", None, None)],
             further: ["leaf-1", "leaf-3"].map(|node| FurtherPlace { node: node.to_owned(), heat: 6 }).into(),
+            near: vec![NearPlace { router: "router-0".to_owned(), heat: 9 }],
             hot: true,
-            heat: 19,
+            heat: 28,
         };
         let expected = "\
 key k (map epoch 2)
@@ -72,7 +77,8 @@ key k (map epoch 2)
   layer leaf: leaf-0, 7 requests/s there
   layer spine: no node: none that could hold it is up
   too hot for these alone, and also in leaf-1 (6/s), leaf-3 (6/s)
-  hot: 19 requests/s";
+  held by routers themselves: router-0 (9/s)
+  hot: 28 requests/s";
         assert_eq!(report(&found), expected);
     }
 }
