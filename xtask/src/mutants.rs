@@ -2,8 +2,8 @@
 //! which the machines for storage run alone, or a whole cluster.
 //!
 //! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
-//! a configuration of the model, `sim::fencing` and the first word of its test, or `sim::runs` and the first words of its
-//! test in `crates/sim/tests/runs.rs`.
+//! a configuration of the model, `sim::fencing` and the first word of its test, `sim::runs` and the first words of its
+//! test in `crates/sim/tests/runs.rs`, or `protocol::near` and those of one in `crates/protocol/tests/near.rs`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,6 +21,7 @@ const RULE: &str = "Rule: ";
 const CAUGHT_BY: &str = "Caught by: ";
 const FENCING: &str = "sim::fencing ";
 const RUNS: &str = "sim::runs ";
+const NEAR: &str = "protocol::near ";
 /// Per configuration: a rule that is missing shows long before.
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
@@ -40,6 +41,8 @@ enum Catcher {
     /// The configuration with this name.
     Model(String),
     Simulator(SimulatorTest),
+    /// A test of routers with near copies before a shim.
+    Near(String),
 }
 
 /// Tests of the simulator whose names begin so.
@@ -120,7 +123,7 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Model(config) => Some(config.as_str()),
-                Catcher::Simulator(_) => None,
+                Catcher::Simulator(_) | Catcher::Near(_) => None,
             })
             .collect();
         let mut clean = Vec::new();
@@ -131,11 +134,14 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Simulator(test) => Some(test),
-                Catcher::Model(_) => None,
+                Catcher::Model(_) | Catcher::Near(_) => None,
             })
             .collect();
         for test in tests {
             clean.push(self.simulate(test)?);
+        }
+        if chosen.iter().any(|mutant| matches!(mutant.catcher, Catcher::Near(_))) {
+            clean.push(self.near("")?);
         }
         match clean.iter().find(|output| !output.status.success()) {
             Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),
@@ -148,6 +154,7 @@ impl Bench {
         let caught = match &mutant.catcher {
             Catcher::Model(config) => self.catch_by_model(config),
             Catcher::Simulator(test) => self.catch_by_simulator(test),
+            Catcher::Near(test) => self.catch_by_near(test),
         };
         self.garden.revert(&mutant.patch)?;
         caught
@@ -198,6 +205,24 @@ impl Bench {
         Ok(Some(Caught { by: test.to_string(), way, property, taken: began.elapsed() }))
     }
 
+    fn catch_by_near(&self, test: &str) -> anyhow::Result<Option<Caught>> {
+        let began = Instant::now();
+        let output = self.near(test)?;
+        if output.status.success() {
+            return Ok(None);
+        }
+        let printed = text(&output);
+        let mut lines = printed.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
+        let Some(property) = lines.next() else { bail!("it fails without a test that fails:\n{printed}") };
+        let (by, way, property) = (format!("{NEAR}{test}"), "a test".to_owned(), property.to_owned());
+        Ok(Some(Caught { by, way, property, taken: began.elapsed() }))
+    }
+
+    fn near(&self, test: &str) -> anyhow::Result<Output> {
+        let mut command = self.tests_of("protocol");
+        command.args(["--test=near", "--", test]).output().context("starting cargo")
+    }
+
     fn simulate(&self, test: &SimulatorTest) -> anyhow::Result<Output> {
         let mut command = self.simulator();
         command.args(test.arguments()).env("DISTCACHE_TEST_CASES", TIMES);
@@ -205,8 +230,12 @@ impl Bench {
     }
 
     fn simulator(&self) -> Command {
+        self.tests_of("sim")
+    }
+
+    fn tests_of(&self, package: &str) -> Command {
         let mut command = cargo::command();
-        command.args(["test", "--quiet", "--locked", "--package", "sim"]);
+        command.args(["test", "--quiet", "--locked", "--package", package]);
         command.current_dir(self.garden.tree()).env("CARGO_TARGET_DIR", &self.build);
         command.env(INCREMENTAL.0, INCREMENTAL.1);
         command
@@ -239,10 +268,14 @@ fn listed(root: &Path) -> anyhow::Result<Vec<Mutant>> {
             line.with_context(|| format!("{}: no line {name:?}", patch.display()))
         };
         let (rule, caught_by) = (field(RULE)?, field(CAUGHT_BY)?);
-        let catcher = match (caught_by.strip_prefix(FENCING), caught_by.strip_prefix(RUNS)) {
-            (Some(world), _) => Catcher::Simulator(SimulatorTest::Fencing(world.to_owned())),
-            (None, Some(test)) => Catcher::Simulator(SimulatorTest::Runs(test.to_owned())),
-            (None, None) => Catcher::Model(caught_by),
+        let catcher = if let Some(world) = caught_by.strip_prefix(FENCING) {
+            Catcher::Simulator(SimulatorTest::Fencing(world.to_owned()))
+        } else if let Some(test) = caught_by.strip_prefix(RUNS) {
+            Catcher::Simulator(SimulatorTest::Runs(test.to_owned()))
+        } else if let Some(test) = caught_by.strip_prefix(NEAR) {
+            Catcher::Near(test.to_owned())
+        } else {
+            Catcher::Model(caught_by)
         };
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         mutants.push(Mutant { name, rule, catcher, patch });

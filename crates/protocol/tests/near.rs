@@ -394,6 +394,14 @@ fn a_router_that_does_not_answer_is_granted_nothing() {
     assert_eq!(world.get(1, 0, "k"), near("2"));
 }
 
+/// A router that goes on after it was stopped reads what clients have sent before it ticks, and before it hears of its shim.
+#[test]
+fn a_router_that_was_stopped_past_its_lease_answers_nothing_itself() {
+    let mut world = World::with_a_copy_each();
+    world.now = world.now.after(Duration::from_millis(2_000));
+    assert_eq!(world.get(0, 0, "k"), far("1"));
+}
+
 /// A shim that has not run for long finds old INVs, and the answers in its sockets.
 #[test]
 fn a_shim_that_was_stopped_blames_nobody() {
