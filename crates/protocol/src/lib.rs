@@ -1,5 +1,6 @@
 //! Every distributed decision of DistCache as sans-I/O machines. Never async, sockets, clocks, threads or files.
 
+mod awake;
 pub mod coherence;
 pub mod controller;
 pub mod hash;

@@ -44,6 +44,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use wire::{Key, Message, Peer, RouterId, ShimId, TopicKind, View};
 
+use crate::awake::Awake;
 use crate::coherence::lease::{LeaseLimits, LeaseTerms};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
@@ -324,7 +325,7 @@ pub struct Shim {
     observer: Option<observe::Observer>,
     heat_floor: u32,
     /// When it had a tick last.
-    ticked: Time,
+    awake: Awake,
     frames: BytesMut,
     random: SmallRng,
     statistics: ShimStatistics,
@@ -386,7 +387,7 @@ impl Shim {
             hottest: Hottest::default(),
             observer: config.settings.observes.map(observe::Observer::new),
             heat_floor: config.settings.heat_min,
-            ticked: Time(0),
+            awake: Awake::default(),
             frames: BytesMut::new(),
             random: SmallRng::seed_from_u64(config.seed),
             statistics: ShimStatistics::default(),

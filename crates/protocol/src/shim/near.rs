@@ -28,7 +28,7 @@ impl Shim {
     pub(super) fn tick_near(&mut self, now: Time) {
         self.holders.forget_absent();
         // One that did not run itself has not heard what was answered meanwhile.
-        if now.since(std::mem::replace(&mut self.ticked, now)) > ANSWER_MAX {
+        if !self.awake.tick(now, ANSWER_MAX) {
             return;
         }
         let is_late = |since: Time| now.since(since) > ANSWER_MAX;

@@ -8,6 +8,7 @@ use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
 use protocol::storage::network::{Endpoint, StorageInput};
 use protocol::storage::redis::{FenceName, LeaseRecord, MarkedPart, Redis, RedisSettings};
 use protocol::storage::{CommandControl, Lane, Reach, StorageEvent, Store};
+use protocol::time::Time;
 use runtime::reactor::{Driver, Event, Io, Reactor};
 use shim::storage::Storage as Backed;
 use wire::resp::Command;
@@ -78,6 +79,18 @@ impl Storage {
 
     pub(crate) fn turn(&mut self) {
         self.reactor.turn(&mut self.recorder, None).expect("a turn");
+    }
+
+    /// A tick when so much time has passed, and then it is.
+    fn tick_in(&mut self, passes: Duration) -> Time {
+        let then = self.reactor.io().now().after(passes);
+        self.tick_at(then);
+        then
+    }
+
+    fn tick_at(&mut self, now: Time) {
+        let Recorder { backed, events } = &mut self.recorder;
+        backed.step(self.reactor.io(), now, StorageInput::Tick, events);
     }
 
     pub(crate) fn until_up(&mut self) -> u64 {
@@ -308,6 +321,24 @@ fn a_write_in_a_frozen_servers_buffer_does_not_happen_after_the_fence() {
     client.ask(&["SET", "k", "after"]);
     assert_eq!(storage.until_up(), incarnation, "the storage state is the same");
     assert_eq!(storage.ask(RESP2, &["GET", "k"]), "$5\r\nafter\r\n");
+}
+
+/// A machine that sleeps takes its Redis with it: neither has done anything when the clock has gone on by an hour.
+#[test]
+fn nobody_is_blamed_for_a_silence_that_this_process_slept_through() {
+    let Some(server) = Server::start(&[]) else { return };
+    let mut storage = Storage::new(&server, 1);
+    storage.until_up();
+    server.freeze();
+    let ticket = storage.store(RESP2, &[&["SET", "k", "v"]]);
+    let woken = storage.tick_in(Duration::from_secs(3600));
+    assert!(storage.is_up(), "{:?}", storage.events());
+    let seconds = (1..=5).map(|count| woken.after(Duration::from_secs(count)));
+    seconds.for_each(|second| storage.tick_at(second));
+    assert!(storage.is_up(), "{:?}", storage.events());
+    storage.tick_at(woken.after(Duration::from_millis(5_001)));
+    storage.until_lost(ticket);
+    server.thaw();
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use wire::message::Reply;
 use wire::{NodeId, Peer, ShimId, Status};
 
+use crate::awake::Awake;
 use crate::load::LoadTable;
 use crate::placement::Placement;
 use crate::router::flow::breaker::Breaker;
@@ -27,7 +28,7 @@ pub(crate) struct KnownMembers {
     loads: LoadTable,
     /// Until when no read is asked again there, by `ShimId`.
     shims_busy: Vec<Time>,
-    ticked: Time,
+    awake: Awake,
     /// A map has said how many there are.
     mapped: bool,
 }
@@ -40,7 +41,7 @@ impl KnownMembers {
             breakers: Vec::new(),
             loads: LoadTable::new(0),
             shims_busy: Vec::new(),
-            ticked: Time(0),
+            awake: Awake::default(),
             mapped: false,
         }
     }
@@ -191,11 +192,11 @@ impl KnownMembers {
 
     /// Whether nodes may be blamed for their silence: not if the router did not run itself.
     pub(crate) fn tick(&mut self, now: Time) -> bool {
-        let stopped = now.since(std::mem::replace(&mut self.ticked, now)) >= STOPPED;
-        if stopped {
+        let runs = self.awake.tick(now, STOPPED);
+        if !runs {
             self.breakers.iter_mut().for_each(|breaker| breaker.excuse(now));
         }
-        !stopped
+        runs
     }
 
     /// The next node, from this place on, that leaves reads unanswered for too long.

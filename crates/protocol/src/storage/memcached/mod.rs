@@ -21,6 +21,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::step::StorageStep;
 use super::{NoteLevel, StorageEvent, StorageTraits, Store};
+use crate::awake::Awake;
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::time::Time;
 use fence::{Addresses, Fence, Listing};
@@ -93,6 +94,7 @@ pub struct Memcached {
     fence: Fence,
     incarnation: u64,
     not_before: Time,
+    awake: Awake,
     backoff: Backoff,
     random: SmallRng,
     owes_fence: bool,
@@ -158,6 +160,7 @@ impl Memcached {
             fence: Fence::default(),
             incarnation: 0,
             not_before: Time(0),
+            awake: Awake::default(),
             backoff: Backoff::new(BACKOFF_MIN, SmallRng::from_rng(&mut random)),
             random,
             owes_fence: false,
@@ -344,7 +347,11 @@ impl Memcached {
     }
 
     fn tick(&mut self, step: &mut StorageStep<'_>) {
-        let timeout = self.settings.timeout;
+        let mut timeout = self.settings.timeout;
+        self.awake.tick(step.now, timeout / 2);
+        if self.awake.lasts(step.now) <= timeout {
+            timeout = Duration::MAX;
+        }
         let overdue = match (&self.watch, &self.line) {
             (Some(watch), _) if watch.is_overdue(step.now, timeout) => Some(watch.connection),
             (_, Some((id, line))) if line.overdue(step.now, timeout) => Some(*id),

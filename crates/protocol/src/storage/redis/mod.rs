@@ -26,6 +26,7 @@ use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
+use crate::awake::Awake;
 use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 pub use acl::FenceName;
@@ -64,6 +65,7 @@ pub struct Redis {
     backoff: Backoff,
     dial_not_before: Time,
     up_since: Time,
+    awake: Awake,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
     health: StorageHealth,
@@ -145,6 +147,7 @@ impl Redis {
             backoff: Backoff::new(BACKOFF_MIN, fork()),
             dial_not_before: Time(0),
             up_since: Time(0),
+            awake: Awake::default(),
             owes_fence: false,
             health: StorageHealth::new(&settings.address, LOG_INTERVAL),
             stands_by: false,
@@ -391,6 +394,7 @@ impl Redis {
     }
 
     fn tick(&mut self, step: &mut StorageStep<'_>) {
+        self.awake.tick(step.now, self.settings.timeout / 2);
         let timeout = self.patience(step.now);
         if self.health.is_up() && step.now.since(self.up_since) >= STABLE {
             self.backoff.reset();

@@ -15,9 +15,13 @@ const SCRIPT_PATIENCE: Duration = Duration::from_secs(1);
 const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Redis {
-    /// How long the server may be silent.
+    /// How long the server may be silent: any time unless this process has run for as long itself. When its machine goes on
+    /// after a sleep, the server's does too, with nothing answered yet.
     pub(super) fn patience(&self, now: Time) -> Duration {
         let timeout = self.settings.timeout;
+        if self.awake.lasts(now) <= timeout {
+            return Duration::MAX;
+        }
         let lines = || self.shared.iter().flatten().chain(&self.pinned).map(|(_, line)| line);
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
         let silent = self.admin.overdue(now, timeout)
@@ -37,7 +41,7 @@ impl Redis {
         let runs_script = self.pinned.iter().any(|one| script(&one));
         let patience = if runs_script { SCRIPT_PATIENCE } else { Duration::ZERO };
         let late_shared: Vec<ConnectionId> = always
-            .filter(|(_, line)| line.overdue(step.now, timeout + patience))
+            .filter(|(_, line)| line.overdue(step.now, timeout.saturating_add(patience)))
             .map(|(connection, _)| *connection)
             .collect();
         // Blocking commands may take any time, and so may scripts while the server answers others; making their
