@@ -39,7 +39,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 40] = [
+const VALUES: [(&str, &str, &str); 41] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -76,6 +76,7 @@ const VALUES: [(&str, &str, &str); 40] = [
     ("[[shim]]", "admin", "\"127.0.0.1:7190\""),
     ("[[router]]", "listen", "\"127.0.0.1:6390\""),
     ("[[router]]", "listen_unix", "\"/tmp/x0.sock\""),
+    ("[[router]]", "threads", "2"),
     ("[[router]]", "ready_shims", "\"all\""),
     ("[[router]]", "admin", "\"127.0.0.1:6391\""),
     ("[[user]]", "name", "\"v\""),

@@ -125,6 +125,18 @@ pub struct Config {
     assumed: Arc<[String]>,
 }
 
+/// Routers of a cluster.
+pub const ROUTERS_MAX: u16 = 1 << 10;
+/// Threads of a router. With [`ROUTERS_MAX`] they take the lower half of all numbers of routers; the upper one belongs to client
+/// libraries.
+pub const THREADS_MAX: u16 = 1 << 5;
+
+/// What this thread of a router, from 0, is called by other members: it is a router of its own to them. The numbers of one
+/// router's threads do not depend on how many others have.
+pub fn router_thread(router: RouterId, thread: u16) -> RouterId {
+    RouterId(router.0 + thread * ROUTERS_MAX)
+}
+
 /// A member of the configuration, by its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
@@ -207,6 +219,12 @@ impl Config {
         self.routers.iter().position(|router| router.id == id).map(|index| RouterId(index as u16))
     }
 
+    /// The router of this number, which may be that of any of its threads; `None` of a client library.
+    fn router_of(&self, id: RouterId) -> Option<&RouterConfig> {
+        let is_thread = id.0 < ROUTERS_MAX * THREADS_MAX;
+        self.routers.get(usize::from(id.0 % ROUTERS_MAX)).filter(|_| is_thread)
+    }
+
     pub fn node(&self, id: NodeId) -> &NodeConfig {
         &self.nodes[usize::from(id.0)]
     }
@@ -224,9 +242,7 @@ impl Config {
         let (role, number, id) = match peer {
             Peer::Node(id) => ("node", id.0, self.nodes.get(usize::from(id.0)).map(|node| &node.id)),
             Peer::Shim(id) => ("shim", id.0, self.shims.get(usize::from(id.0)).map(|shim| &shim.id)),
-            Peer::Router(id) => {
-                ("router", id.0, self.routers.get(usize::from(id.0)).map(|router| &router.id))
-            }
+            Peer::Router(id) => ("router", id.0, self.router_of(id).map(|router| &router.id)),
         };
         id.cloned().unwrap_or_else(|| format!("{role}#{number}"))
     }

@@ -247,6 +247,9 @@ impl ShimConfig {
     }
 }
 
+/// Threads of a router whose file does not say how many: each has links to all nodes and shims.
+const THREADS_ASSUMED_MAX: usize = 8;
+
 /// `[[router]]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -264,6 +267,9 @@ pub struct RouterConfig {
     pub listen_unix: Option<PathBuf>,
     #[serde(default)]
     pub protocol: FrontProtocol,
+    /// Each has some of its clients. Where it is not given, see [`RouterConfig::threads`].
+    #[serde(default)]
+    pub threads: Option<u16>,
     /// How long it still takes clients after SIGTERM, when it says already that it is not ready.
     #[serde(default)]
     pub drain_ms: u64,
@@ -300,10 +306,17 @@ impl RouterConfig {
             listen_tls: None,
             listen_unix: None,
             protocol: FrontProtocol::default(),
+            threads: None,
             drain_ms: 0,
             ready_shims: ReadyShims::default(),
             admin: None,
         }
+    }
+
+    /// How many threads it has: where the file does not say, one for each core that this process may use, up to eight.
+    pub fn threads(&self) -> u16 {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.unwrap_or_else(|| cores().min(THREADS_ASSUMED_MAX) as u16)
     }
 
     /// Everything it listens on for clients.

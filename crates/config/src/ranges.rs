@@ -2,7 +2,7 @@
 //! serving. Not what the numbers do, and not what must hold between two of them.
 
 use super::load::ConfigError;
-use super::{ByteSize, Config};
+use super::{ByteSize, Config, THREADS_MAX};
 
 type Check = Result<(), ConfigError>;
 
@@ -180,8 +180,17 @@ fn check_members(config: &Config) -> Check {
         check_all(&format!("[[shim]] {:?}:", shim.id), &[rate(shim.rate_max), weight])?;
     }
     for router in &config.routers {
-        time("drain_ms", router.drain_ms, (0, A_DAY_MS), NO_PAUSE)
-            .check(&format!("[[router]] {:?}:", router.id))?;
+        let threads = router.threads.map(|threads| {
+            count(
+                "threads",
+                usize::from(threads),
+                (1, THREADS_MAX.into()),
+                "one for each core that it is to use",
+            )
+        });
+        let drain = time("drain_ms", router.drain_ms, (0, A_DAY_MS), NO_PAUSE);
+        let numbers: Vec<_> = threads.into_iter().chain([drain]).collect();
+        check_all(&format!("[[router]] {:?}:", router.id), &numbers)?;
     }
     for policy in &config.policies {
         let at = format!("[[policy]] prefix = {:?}:", policy.prefix);

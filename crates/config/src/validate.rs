@@ -14,8 +14,8 @@ use super::ranges;
 use super::users;
 use super::words;
 use super::{
-    ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, MemcachedPlacement, Mode, ReadyShims,
-    ShimConfig,
+    ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, MemcachedPlacement, Mode, ROUTERS_MAX,
+    ReadyShims, ShimConfig,
 };
 use crate::Address;
 
@@ -140,12 +140,14 @@ fn check_ids(config: &Config) -> Check {
             ));
         }
     }
-    for (section, count) in
-        [("node", config.nodes.len()), ("shim", config.shims.len()), ("router", config.routers.len())]
-    {
-        // The upper half of router numbers belongs to client libraries.
-        if count > usize::from(u16::MAX / 2) {
-            return wrong(format!("[[{section}]]: {count} are more than {}", u16::MAX / 2));
+    let counts = [
+        ("node", config.nodes.len(), u16::MAX / 2),
+        ("shim", config.shims.len(), u16::MAX / 2),
+        ("router", config.routers.len(), ROUTERS_MAX),
+    ];
+    for (section, count, max) in counts {
+        if count > usize::from(max) {
+            return wrong(format!("[[{section}]]: {count} are more than {max}"));
         }
     }
     Ok(())

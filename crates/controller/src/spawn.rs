@@ -74,7 +74,7 @@ pub fn spawn(
         maps: MapCell::default(),
         orders: Orders::default(),
         spans: SpanQueue::default(),
-        thread,
+        threads: vec![thread],
     })
 }
 

@@ -162,7 +162,7 @@ impl RunningMembers {
         let mut ended = None;
         while ended.is_none() && !stop.wait_timeout(WATCH) {
             let mut instances = self.stages.iter().flat_map(|stage| &stage.instances);
-            let finished = instances.find(|instance| instance.thread.is_finished());
+            let finished = instances.find(|instance| instance.has_ended());
             ended = finished.map(|instance| instance.id.clone());
         }
         if ended.is_none() {

@@ -7,6 +7,7 @@ use runtime::reactor::Io;
 
 use crate::driver::RouterDriver;
 use crate::front::Connection;
+use crate::siblings::Siblings;
 
 impl RouterDriver {
     /// Tells the machine what every client holds.
@@ -33,7 +34,8 @@ impl RouterDriver {
             seen: state.seen,
         };
         let all: Vec<Holdings> = self.connections.all().map(held).collect();
-        self.step(io, now, Input::Held(all));
+        let elsewhere_bytes = self.engine.siblings.as_ref().map_or(0, Siblings::held_elsewhere);
+        self.step(io, now, Input::Held { clients: all, elsewhere_bytes });
     }
 }
 

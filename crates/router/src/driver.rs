@@ -31,6 +31,7 @@ pub(crate) struct RouterDriver {
     pub(crate) id: String,
     pub(crate) engine: Engine,
     pub(crate) connections: Connections,
+    /// Where the router has one thread; several have one histogram together.
     pub(crate) latencies: Histogram<u64>,
     pub(crate) refused_total: u64,
     /// As they were last told to the log.
@@ -80,7 +81,9 @@ impl RouterDriver {
     }
 
     fn accepted(&mut self, io: &mut Io, connection: ConnectionId, listener: ListenerId) {
-        if self.connections.count() >= self.config.limits.clients_max {
+        // One that shares its listeners counts this one already.
+        let count = io.shared_count().map_or(self.connections.count(), |count| count.saturating_sub(1));
+        if count >= self.config.limits.clients_max {
             self.refused_total += 1;
             let told = if self.memcached.is_some() { TOO_MANY_MEMCACHED_CLIENTS } else { TOO_MANY_CLIENTS };
             io.out(connection).extend_from_slice(told);
@@ -139,6 +142,18 @@ impl RouterDriver {
         }
     }
 
+    fn hear_siblings(&mut self, io: &mut Io) {
+        let Some(siblings) = &self.engine.siblings else { return };
+        for (thread, message) in siblings.heard() {
+            self.step(io, io.now(), Input::Sibling { thread, message });
+        }
+    }
+
+    /// Whether this is the thread that speaks for the router in the log.
+    fn is_first(&self) -> bool {
+        self.engine.siblings.as_ref().is_none_or(|siblings| siblings.place().own == 0)
+    }
+
     fn hand_spans_over(&mut self) {
         // With the exporter at the queue for so long, the machine's own bound is next.
         if self.spans_left.is_empty() {
@@ -191,7 +206,11 @@ impl Role for RouterDriver {
             Event::Data { connection, bytes, now } => self.data(io, connection, bytes, now),
             Event::Writable(connection) => self.writable(io, connection),
             Event::Closed { connection, .. } => self.closed(io, connection),
-            event @ (Event::Tick | Event::Woken) => return Some(event),
+            Event::Woken => {
+                self.hear_siblings(io);
+                return Some(Event::Woken);
+            }
+            Event::Tick => return Some(Event::Tick),
         }
         None
     }
@@ -200,11 +219,15 @@ impl Role for RouterDriver {
         self.step(io, now, Input::Tick);
         self.let_go_on(io);
         self.hand_spans_over();
-        let held_bytes = io.held_bytes() + self.connections.kept_bytes();
-        if shows || held_bytes as u64 > self.config.limits.client_buffers_bytes_max.0 {
+        let mut held_bytes = (io.held_bytes() + self.connections.kept_bytes()) as u64;
+        if let Some(siblings) = &self.engine.siblings {
+            siblings.hold(held_bytes);
+            held_bytes += siblings.held_elsewhere();
+        }
+        if shows || held_bytes > self.config.limits.client_buffers_bytes_max.0 {
             self.tell_held(io, now);
         }
-        if shows {
+        if shows && self.is_first() {
             self.tell_of_users();
         }
     }
@@ -226,7 +249,9 @@ impl Role for RouterDriver {
 
     fn adopt(&mut self, io: &mut Io, map: NewPlacement) {
         self.engine.adopt(io, map, &mut self.connections);
-        tracing::info!(epoch = self.epoch(), "acting on a newer cluster map");
+        if self.is_first() {
+            tracing::info!(epoch = self.epoch(), "acting on a newer cluster map");
+        }
         self.forget_dropped(io, io.now());
     }
 
@@ -283,7 +308,11 @@ impl Role for RouterDriver {
             io.close_flushed(connection);
         }
         self.hand_spans_over();
-        self.connections.count() == 0
+        let done = self.connections.count() == 0;
+        if done && let Some(siblings) = &self.engine.siblings {
+            siblings.tell_end();
+        }
+        done
     }
 }
 

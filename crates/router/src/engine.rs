@@ -6,7 +6,8 @@ use bytes::Bytes;
 use commands::memcached::Dialect;
 use config::{Address, Config};
 use protocol::router::{
-    ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, UserSource,
+    ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, ThreadPlace,
+    UserSource,
 };
 use protocol::time::Time;
 use runtime::clock;
@@ -16,6 +17,8 @@ use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{Event, Io};
 use runtime::tls::Certificates;
 use wire::{NodeId, Peer, RouterId, ShimId};
+
+use crate::siblings::Siblings;
 
 /// Far below what ends a link, far above what a link in good health ever has.
 const CONGESTED_BYTES: usize = 8 << 20;
@@ -35,6 +38,8 @@ pub(crate) trait Front {
 pub(crate) struct Engine {
     pub(crate) router: Router,
     pub(crate) peers: Peers,
+    /// The other threads of a router that has several.
+    pub(crate) siblings: Option<Siblings>,
     shims_linked: usize,
     shims_count: usize,
     nodes_dialled: usize,
@@ -48,10 +53,13 @@ impl Engine {
         config: &Config,
         id: RouterId,
         users: UserSource,
+        siblings: Option<Siblings>,
         streams: bool,
     ) -> Result<Engine, String> {
+        let place = siblings.as_ref().map_or_else(ThreadPlace::default, Siblings::place);
         let mut engine = Engine {
-            router: Router::new(RouterConfig { users, streams, ..machine_config(config) }),
+            router: Router::new(RouterConfig { users, place, streams, ..machine_config(config) }),
+            siblings,
             peers: member::peers(Peer::Router(id), config),
             shims_linked: 0,
             shims_count: config.shims.len(),
@@ -146,6 +154,9 @@ impl Engine {
                     }
                 }
                 Effect::Resume { client } => front.resume(io, client),
+                Effect::Tell { thread, message } => {
+                    self.siblings.iter().for_each(|siblings| siblings.tell(thread, message.clone()));
+                }
                 Effect::Close { client, reason } => {
                     self.router.step(now, Input::Closed { client }, &mut effects);
                     front.close(io, client, &reason);

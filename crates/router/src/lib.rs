@@ -8,6 +8,7 @@ mod front;
 mod instance;
 mod intake;
 mod kept;
+mod siblings;
 mod spans;
 mod status;
 mod users;

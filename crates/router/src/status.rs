@@ -6,6 +6,7 @@ use protocol::time::Time;
 use runtime::status::{HOTTEST_MAX, HotKey, LatencyStatus, MemberStatus, RouterStatus, sheds};
 
 use crate::driver::RouterDriver;
+use crate::engine::Engine;
 
 /// Anything slower counts as this slow.
 const LATENCY_US_MAX: u64 = 60_000_000;
@@ -16,12 +17,19 @@ pub(crate) fn histogram() -> Histogram<u64> {
 
 impl RouterDriver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
-        let latencies = &mut self.latencies;
-        self.engine.router.latencies().drain(|value, count| {
-            // Values are within the bounds, so recording cannot fail.
-            let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
-        });
-        MemberStatus::Router(self.router_status(now))
+        let Engine { router, siblings, .. } = &mut self.engine;
+        let mut record = |latencies: &mut Histogram<u64>| {
+            router.latencies().drain(|value, count| {
+                // Values are within the bounds, so recording cannot fail.
+                let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
+            });
+            LatencyStatus::of(latencies)
+        };
+        let latency = match siblings {
+            Some(siblings) => record(&mut siblings.latencies()),
+            None => record(&mut self.latencies),
+        };
+        MemberStatus::Router(self.router_status(now, latency))
     }
 
     fn hottest(&self, near: &Node) -> Vec<HotKey> {
@@ -29,7 +37,7 @@ impl RouterDriver {
         near.hottest(count).into_iter().map(|hot| HotKey::new(&hot.key, hot.heat)).collect()
     }
 
-    fn router_status(&self, now: Time) -> RouterStatus {
+    fn router_status(&self, now: Time, latency: LatencyStatus) -> RouterStatus {
         let router = &self.engine.router;
         let mut statistics = router.measured();
         statistics.closed_unread += self.connections.slow_total;
@@ -47,7 +55,7 @@ impl RouterDriver {
             shims_missing: router.shims_missing().map(|shim| self.config.shim(shim).id.clone()).collect(),
             hottest: router.near().map_or_else(Vec::new, |near| self.hottest(near)),
             links: self.engine.peers.status(now),
-            latency: LatencyStatus::of(&self.latencies),
+            latency,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::spans::SpanQueue;
 use crate::status::StatusCell;
 use config::{Address, Config};
 
-/// A member that runs on its own thread. Its listeners accept from the moment this value exists.
+/// A member that runs on threads of its own. Its listeners accept from the moment this value exists.
 #[derive(Debug)]
 pub struct Instance {
     pub id: String,
@@ -23,13 +23,19 @@ pub struct Instance {
     pub orders: Orders,
     /// Empty for ever of members that have none.
     pub spans: SpanQueue,
-    pub thread: JoinHandle<()>,
+    pub threads: Vec<JoinHandle<()>>,
 }
 
 impl Instance {
     /// Waits for the member to end, after its stop flag was set. Whether it ended in good order.
     pub fn join(self) -> bool {
-        self.thread.join().is_ok()
+        // All of them, whatever the first says.
+        self.threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count() == 0
+    }
+
+    /// Whether a thread of it has ended.
+    pub fn has_ended(&self) -> bool {
+        self.threads.iter().any(JoinHandle::is_finished)
     }
 }
 

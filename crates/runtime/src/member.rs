@@ -1,6 +1,7 @@
 //! A member on a thread of its own: where it listens, what it is told there, when it shows itself. Not what its role does.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::{Address, Config};
@@ -136,30 +137,85 @@ impl<'a> NewMember<'a> {
         role: R,
         stop: &Stop,
     ) -> Result<Instance, StartError> {
-        let NewMember { id, config, io, spans, addresses, .. } = self;
-        let (status, maps, orders) = (StatusCell::new(status), MapCell::default(), Orders::default());
-        let waker = io.waker();
-        maps.register(move || waker.wake());
-        let waker = io.waker();
-        orders.register(move || waker.wake());
-        let mut running = Running {
-            role,
-            config: Arc::clone(config),
-            status: status.clone(),
-            status_next: clock::now().after(R::STATUS_FIRST),
-            maps: maps.clone(),
-            orders: orders.clone(),
-        };
-        let stop = stop.clone();
-        let thread = std::thread::Builder::new().name(id.to_owned()).spawn(move || {
-            let _member = span.entered();
-            if let Err(error) = reactor::run(io, &mut running, &stop) {
-                tracing::error!(%error, "the {} has ended", R::NAME);
-            }
-        });
-        let thread = thread.map_err(StartError::system(id, "cannot start a thread"))?;
-        Ok(Instance { id: id.to_owned(), addresses, status, maps, orders, spans, thread })
+        run_threads(vec![(self, role)], &span, &status, stop)
     }
+
+    /// The same member once more, for another of its threads: it shares the listeners that there are.
+    ///
+    /// # Errors
+    /// A system without sockets.
+    pub fn another(&self) -> Result<NewMember<'a>, StartError> {
+        let mut another = NewMember::new(self.config, self.certificates, self.id)?;
+        for _ in &self.addresses {
+            another.io.share_listener(&self.io);
+        }
+        another.spans = self.spans.clone();
+        Ok(another)
+    }
+}
+
+/// Runs the threads of one member, each with its role, as [`NewMember::run`] does one. The first is the one that listens.
+///
+/// # Errors
+/// A system without threads.
+///
+/// # Panics
+/// If there are no threads.
+pub fn run_threads<R: Role>(
+    threads: Vec<(NewMember<'_>, R)>,
+    span: &Span,
+    status: &MemberStatus,
+    stop: &Stop,
+) -> Result<Instance, StartError> {
+    let count = threads.len();
+    let (first, _) = threads.first().expect("a member has a thread");
+    let (status, orders) = (StatusCell::of_threads(status, count), Orders::of_threads(count));
+    let (addresses, spans) = (first.addresses.clone(), first.spans.clone());
+    let mut instance = Instance {
+        id: first.id.to_owned(),
+        addresses,
+        status,
+        maps: MapCell::default(),
+        orders,
+        spans,
+        threads: Vec::with_capacity(count),
+    };
+    for (index, (member, role)) in threads.into_iter().enumerate() {
+        let thread = start(&instance, index, member, role, (span.clone(), stop.clone()))?;
+        instance.threads.push(thread);
+    }
+    Ok(instance)
+}
+
+fn start<R: Role>(
+    instance: &Instance,
+    index: usize,
+    member: NewMember<'_>,
+    role: R,
+    (span, stop): (Span, Stop),
+) -> Result<JoinHandle<()>, StartError> {
+    let NewMember { id, config, io, .. } = member;
+    let (maps, orders) = (instance.maps.clone(), instance.orders.of_thread(index));
+    let waker = io.waker();
+    maps.register(move || waker.wake());
+    let waker = io.waker();
+    orders.register(move || waker.wake());
+    let mut running = Running {
+        role,
+        config: Arc::clone(config),
+        status: instance.status.of_thread(index),
+        status_next: clock::now().after(R::STATUS_FIRST),
+        maps,
+        orders,
+    };
+    let name = if index == 0 { id.to_owned() } else { format!("{id}/{index}") };
+    let thread = std::thread::Builder::new().name(name).spawn(move || {
+        let _member = span.entered();
+        if let Err(error) = reactor::run(io, &mut running, &stop) {
+            tracing::error!(%error, "the {} has ended", R::NAME);
+        }
+    });
+    thread.map_err(StartError::system(id, "cannot start a thread"))
 }
 
 /// Links of `own` to the members that will be dialled, without TLS as yet.

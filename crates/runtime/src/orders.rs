@@ -34,9 +34,19 @@ pub enum Order {
     HotKeys(Arc<[HotKeyView]>),
 }
 
-/// The orders that a member has not taken yet; clones share them.
-#[derive(Clone, Default)]
-pub struct Orders(Arc<Mutex<WaitingOrders>>);
+/// The orders that a member has not taken yet; clones share them. Each of its threads takes them on its own.
+#[derive(Clone)]
+pub struct Orders {
+    waiting: Arc<[Mutex<WaitingOrders>]>,
+    /// The thread that takes from this clone.
+    own: usize,
+}
+
+impl Default for Orders {
+    fn default() -> Orders {
+        Orders::of_threads(1)
+    }
+}
 
 #[derive(Default)]
 struct WaitingOrders {
@@ -47,26 +57,40 @@ struct WaitingOrders {
 }
 
 impl Orders {
-    /// Calls `wake` whenever there is something to take. It must not block.
+    /// # Panics
+    /// If there are no threads.
+    pub fn of_threads(count: usize) -> Orders {
+        assert!(count > 0, "a member has a thread");
+        Orders { waiting: (0..count).map(|_| Mutex::default()).collect(), own: 0 }
+    }
+
+    /// The orders as this thread takes them.
+    pub fn of_thread(&self, own: usize) -> Orders {
+        Orders { own, ..self.clone() }
+    }
+
+    /// Calls `wake` whenever there is something to take for this thread. It must not block.
     pub fn register(&self, wake: impl Fn() + Send + 'static) {
-        self.waiting().wakes.push(Box::new(wake));
+        self.waiting(self.own).wakes.push(Box::new(wake));
     }
 
     /// Only the newest settings count.
     pub fn set(&self, config: &Arc<Config>) {
-        let mut waiting = self.waiting();
-        waiting.settings = Some(Arc::clone(config));
-        waiting.wakes.iter().for_each(|wake| wake());
+        for thread in 0..self.waiting.len() {
+            let mut waiting = self.waiting(thread);
+            waiting.settings = Some(Arc::clone(config));
+            waiting.wakes.iter().for_each(|wake| wake());
+        }
     }
 
     /// Wakes nobody: it is news only until the next.
     pub fn tell_hot_keys(&self, hot: &Arc<[HotKeyView]>) {
-        self.waiting().hot = Some(Arc::clone(hot));
+        (0..self.waiting.len()).for_each(|thread| self.waiting(thread).hot = Some(Arc::clone(hot)));
     }
 
-    /// Whether the purge is taken; it is not if too many wait.
+    /// Whether the purge is taken; it is not if too many wait. Members that purge have one thread.
     pub fn purge(&self, scope: PurgeScope, done: Purged) -> bool {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting(0);
         if waiting.purges.len() >= PURGES_MAX {
             return false;
         }
@@ -76,21 +100,21 @@ impl Orders {
     }
 
     pub fn take(&self) -> Vec<Order> {
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting(self.own);
         let settings = waiting.settings.take().map(Order::Settings);
         let hot = waiting.hot.take().map(Order::HotKeys);
         let purges = waiting.purges.drain(..).map(|(scope, done)| Order::Purge { scope, done });
         settings.into_iter().chain(hot).chain(purges).collect()
     }
 
-    fn waiting(&self) -> MutexGuard<'_, WaitingOrders> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self, thread: usize) -> MutexGuard<'_, WaitingOrders> {
+        self.waiting[thread].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl std::fmt::Debug for Orders {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Orders").field(&self.waiting().purges.len()).finish()
+        f.debug_tuple("Orders").field(&self.waiting(0).purges.len()).finish()
     }
 }
 
@@ -115,6 +139,17 @@ mod tests {
         assert!(matches!(&taken[1], Order::Purge { scope: PurgeScope::All, .. }) && taken.len() == 2);
         assert!(orders.take().is_empty());
         assert_eq!(woken.try_iter().count(), 3);
+    }
+
+    #[test]
+    fn every_thread_takes_the_settings() {
+        let orders = Orders::of_threads(2);
+        orders.set(&Arc::new(Config::new("shop", Secret([1; 16]))));
+        orders.tell_hot_keys(&Arc::from([]));
+        for thread in 0..2 {
+            let taken = orders.of_thread(thread).take();
+            assert!(matches!(&taken[..], [Order::Settings(_), Order::HotKeys(_)]));
+        }
     }
 
     #[test]

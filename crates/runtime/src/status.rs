@@ -150,6 +150,56 @@ pub struct RouterStatus {
     pub latency: LatencyStatus,
 }
 
+impl RouterStatus {
+    /// Numbers are summed, the hottest keys of both are there, and what one of the two lacks is lacking. Both have the
+    /// latencies of all threads, the one that has put its status down last the newest.
+    fn joined(mut self, other: &RouterStatus) -> RouterStatus {
+        let own = (self.statistics.users_differing, self.statistics.breakers_open, self.statistics.learned);
+        self.statistics.values_mut().zip(other.statistics.values()).for_each(|(own, other)| *own += other);
+        // Each thread finds these for itself, and all find the same.
+        let theirs = &other.statistics;
+        self.statistics.users_differing = own.0.max(theirs.users_differing);
+        self.statistics.breakers_open = own.1.max(theirs.breakers_open);
+        self.statistics.learned = own.2.max(theirs.learned);
+        self.epoch = self.epoch.min(other.epoch);
+        self.clients += other.clients;
+        self.clients_refused_total += other.clients_refused_total;
+        // The queue of spans is one for all threads.
+        self.spans_exported_total = self.spans_exported_total.max(other.spans_exported_total);
+        self.spans_dropped_total = self.spans_dropped_total.max(other.spans_dropped_total);
+        self.shims_linked = self.shims_linked.min(other.shims_linked);
+        let more = other.shims_missing.iter().filter(|shim| !self.shims_missing.contains(shim));
+        let more: Vec<String> = more.cloned().collect();
+        self.shims_missing.extend(more);
+        for hot in &other.hottest {
+            match self.hottest.iter_mut().find(|own| own.key == hot.key) {
+                Some(own) => own.heat += hot.heat,
+                None => self.hottest.push(hot.clone()),
+            }
+        }
+        self.hottest.sort_by_key(|hot| std::cmp::Reverse(hot.heat));
+        self.hottest.truncate(HOTTEST_MAX);
+        self.sheds_total = sheds(&self.statistics);
+        self.links.joined(&other.links);
+        if other.latency.count > self.latency.count {
+            self.latency = other.latency.clone();
+        }
+        self
+    }
+}
+
+impl LinksStatus {
+    fn joined(&mut self, other: &LinksStatus) {
+        self.messages_in_total += other.messages_in_total;
+        self.messages_out_total += other.messages_out_total;
+        self.peers = self.peers.min(other.peers);
+        self.links_refused_total += other.links_refused_total;
+        let more = other.links_refused.iter().filter(|why| !self.links_refused.contains(why));
+        let more: Vec<String> = more.cloned().collect();
+        self.links_refused.extend(more);
+    }
+}
+
 /// Upper bounds of the exported latency buckets in microseconds: 1-2-5 steps from 10 us to 10 s.
 pub const LATENCY_BOUNDS_US: [u64; 19] = [
     10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000,
@@ -240,6 +290,16 @@ impl MemberStatus {
         }
     }
 
+    /// With that of another thread of the same member. Only routers have several.
+    fn joined(self, other: &MemberStatus) -> MemberStatus {
+        match (self, other) {
+            (MemberStatus::Router(own), MemberStatus::Router(other)) => {
+                MemberStatus::Router(own.joined(other))
+            }
+            (own, _) => own,
+        }
+    }
+
     pub fn hottest(&self) -> &[HotKey] {
         match self {
             MemberStatus::Node(status) => &status.hottest,
@@ -275,33 +335,52 @@ impl ClusterStatus {
     }
 }
 
-/// The last status that a member has put down, about every 100 ms; clones share it.
+/// The last status that each thread of a member has put down, about every 100 ms; clones share it.
 #[derive(Clone, Debug)]
-pub struct StatusCell(Arc<Mutex<(Instant, MemberStatus)>>);
+pub struct StatusCell {
+    threads: Arc<[Mutex<(Instant, MemberStatus)>]>,
+    /// The thread that puts down by this clone.
+    own: usize,
+}
 
 /// A member that has put down no status for this long hangs: it is neither healthy nor does it send heartbeats.
 const SILENCE_MAX: Duration = Duration::from_secs(2);
 
 impl StatusCell {
     pub fn new(status: MemberStatus) -> StatusCell {
-        StatusCell(Arc::new(Mutex::new((Instant::now(), status))))
+        StatusCell::of_threads(&status, 1)
+    }
+
+    /// # Panics
+    /// If there are no threads.
+    pub fn of_threads(status: &MemberStatus, count: usize) -> StatusCell {
+        assert!(count > 0, "a member has a thread");
+        let thread = |_| Mutex::new((Instant::now(), status.clone()));
+        StatusCell { threads: (0..count).map(thread).collect(), own: 0 }
+    }
+
+    /// The cell as this thread fills it.
+    pub fn of_thread(&self, own: usize) -> StatusCell {
+        StatusCell { own, ..self.clone() }
     }
 
     pub fn set(&self, status: MemberStatus) {
-        *self.lock() = (Instant::now(), status);
+        *self.lock(self.own) = (Instant::now(), status);
     }
 
+    /// The member's status, of all its threads together.
     pub fn get(&self) -> MemberStatus {
-        self.lock().1.clone()
+        let first = self.lock(0).1.clone();
+        (1..self.threads.len()).fold(first, |all, thread| all.joined(&self.lock(thread).1))
     }
 
-    /// Whether the member still turns.
+    /// Whether all threads of the member still turn.
     pub fn is_fresh(&self) -> bool {
-        self.lock().0.elapsed() < SILENCE_MAX
+        (0..self.threads.len()).all(|thread| self.lock(thread).0.elapsed() < SILENCE_MAX)
     }
 
-    fn lock(&self) -> MutexGuard<'_, (Instant, MemberStatus)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self, thread: usize) -> MutexGuard<'_, (Instant, MemberStatus)> {
+        self.threads[thread].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

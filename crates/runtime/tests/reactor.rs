@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use config::Address;
-use runtime::reactor::{ConnectionId, Driver, Event, Io, OUT_LOW_BYTES, Reactor};
+use runtime::reactor::{ConnectionId, Dealer, Driver, Event, Io, OUT_LOW_BYTES, Reactor};
 use runtime::stop::Stop;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Records what happens; echoes if told to.
 #[derive(Default)]
@@ -684,4 +686,54 @@ fn who_has_always_more_takes_turns_and_who_has_something_new_comes_before() {
     let others: usize = old.iter().map(|id| reads_of(&busy, id)).sum();
     assert!(others > 0, "and these have theirs in the same turn: {:?}", busy.read);
     assert!(others < HOARDERS, "nobody is put off behind all of them: {:?}", busy.read);
+}
+
+#[test]
+fn connections_are_dealt_out_to_whoever_has_the_fewest() {
+    let mut first = Io::new().unwrap();
+    let listener = first.listen(&"127.0.0.1:0".parse().unwrap()).unwrap();
+    let Address::Tcp(address) = first.local_address(listener) else { panic!("it is TCP") };
+    let mut second = Io::new().unwrap();
+    assert_eq!(second.share_listener(&first), listener);
+    let dealer = Dealer::join([&mut first, &mut second].into_iter());
+    let mut reactors = [Reactor::new(first), Reactor::new(second)];
+    let mut recorders = [Recorder { echo: true, ..Recorder::default() }, Recorder::default()];
+    recorders[1].echo = true;
+    let turn = |reactors: &mut [Reactor; 2], recorders: &mut [Recorder; 2]| {
+        for (reactor, recorder) in reactors.iter_mut().zip(recorders) {
+            reactor.turn(recorder, Some(Duration::ZERO)).unwrap();
+        }
+    };
+    let mut clients: Vec<TcpStream> = Vec::new();
+    for count in 1..=64 {
+        clients.push(TcpStream::connect(address).unwrap());
+        let all = |recorders: &[Recorder; 2]| recorders.iter().map(|one| one.accepted.len()).sum::<usize>();
+        let deadline = Instant::now() + PATIENCE;
+        while all(&recorders) < count {
+            assert!(Instant::now() < deadline, "{count} connections");
+            turn(&mut reactors, &mut recorders);
+        }
+    }
+    assert_eq!((dealer.counts(), dealer.total()), (vec![32, 32], 64));
+    assert_eq!(reactors[1].io().shared_count(), Some(64));
+    // All that the first one has go, whoever closes them; the next ones come to it.
+    let firsts = std::mem::take(&mut recorders[0].accepted);
+    let (own, theirs) = firsts.split_at(16);
+    own.iter().for_each(|connection| reactors[0].io().close(*connection));
+    let theirs: Vec<Address> = theirs.iter().filter_map(|one| reactors[0].io().peer_address(*one)).collect();
+    clients.retain(|client| !theirs.contains(&Address::Tcp(client.local_addr().unwrap())));
+    let deadline = Instant::now() + PATIENCE;
+    while dealer.counts() != [0, 32] {
+        assert!(Instant::now() < deadline, "{:?}", dealer.counts());
+        turn(&mut reactors, &mut recorders);
+    }
+    let mut late = TcpStream::connect(address).unwrap();
+    late.write_all(b"hello").unwrap();
+    late.set_nonblocking(true).unwrap();
+    let (mut echoed, deadline) = ([0; 5], Instant::now() + PATIENCE);
+    while late.read(&mut echoed).is_err() {
+        assert!(Instant::now() < deadline, "no echo");
+        turn(&mut reactors, &mut recorders);
+    }
+    assert_eq!((&echoed, dealer.counts()), (b"hello", vec![1, 32]));
 }

@@ -232,8 +232,10 @@ impl Cluster {
                             self.closed_by_router(host, client);
                         }
                         router::Effect::Push { client, bytes } => self.pushed(host, client, &bytes),
-                        // Its values are small.
-                        router::Effect::Part { .. } | router::Effect::Resume { .. } => {}
+                        // Its values are small, and it has one thread.
+                        router::Effect::Part { .. }
+                        | router::Effect::Resume { .. }
+                        | router::Effect::Tell { .. } => {}
                     }
                 }
             }

@@ -82,6 +82,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 Effect::Push { client, .. } | Effect::Part { client, .. } => {
                     assert!(clients[client.0 as usize].open, "bytes to nobody");
                 }
+                Effect::Tell { .. } => panic!("a router of one thread tells nobody"),
                 Effect::Reply { client, bytes } => {
                     let client = &mut clients[client.0 as usize];
                     assert!(client.open, "a reply to nobody");
@@ -117,7 +118,9 @@ fn input(
             Input::Closed { client }
         }
         5 if bytes.arbitrary()? => Input::Drained { client },
-        5 if bytes.arbitrary()? => Input::Held(held(bytes, clients, now)?),
+        5 if bytes.arbitrary()? => {
+            Input::Held { clients: held(bytes, clients, now)?, elsewhere_bytes: bytes.arbitrary()? }
+        }
         5 => Input::Ended { client },
         6 => {
             state.commands += 1;

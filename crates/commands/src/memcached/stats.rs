@@ -14,7 +14,21 @@ pub struct Tallies {
     pub flushes: u64,
 }
 
+impl Tallies {
+    /// With those of another thread.
+    pub fn joined(self, other: Tallies) -> Tallies {
+        Tallies {
+            get_hits: self.get_hits + other.get_hits,
+            get_misses: self.get_misses + other.get_misses,
+            sets: self.sets + other.sets,
+            touches: self.touches + other.touches,
+            flushes: self.flushes + other.flushes,
+        }
+    }
+}
+
 /// What else is in `stats`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerStats {
     pub uptime_s: u64,
     pub clients: usize,
@@ -24,6 +38,23 @@ pub struct ServerStats {
     pub shims_linked: usize,
     /// Served by a node's copy.
     pub hits: u64,
+    pub threads: u16,
+}
+
+impl ServerStats {
+    /// With that of another thread.
+    pub fn joined(self, other: ServerStats) -> ServerStats {
+        ServerStats {
+            uptime_s: self.uptime_s.max(other.uptime_s),
+            clients: self.clients + other.clients,
+            clients_opened: self.clients_opened + other.clients_opened,
+            value_bytes_max: self.value_bytes_max,
+            nodes_linked: self.nodes_linked.min(other.nodes_linked),
+            shims_linked: self.shims_linked.min(other.shims_linked),
+            hits: self.hits + other.hits,
+            threads: self.threads,
+        }
+    }
 }
 
 /// The answer to `stats`, or to `stats` with an argument.
@@ -70,7 +101,7 @@ fn general(tallies: &Tallies, state: &ServerStats) -> Vec<(&'static str, String)
         ("cmd_touch", touches.to_string()),
         ("get_hits", get_hits.to_string()),
         ("get_misses", get_misses.to_string()),
-        ("threads", "1".to_owned()),
+        ("threads", state.threads.to_string()),
         ("distcache_cached_hits", state.hits.to_string()),
         ("distcache_nodes_linked", state.nodes_linked.to_string()),
         ("distcache_shims_linked", state.shims_linked.to_string()),

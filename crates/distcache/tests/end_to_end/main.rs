@@ -35,6 +35,7 @@ mod started_twice;
 mod status;
 mod stores;
 mod table;
+mod threads;
 mod tls;
 mod tracking;
 mod transactions;

@@ -136,12 +136,12 @@ fn nodes_and_layers_are_added_while_clients_work() {
     cluster.start("spine-2");
     until_hit(&cluster, "spine-2");
     no_write_waited(&cluster, &history, "a node more");
-    // Two routers, two shims and the library.
+    // Two threads of each of two routers, two shims and the library.
     until("the library has linked itself to it", || {
         let status = cluster.status();
         let peers =
             status["nodes"].as_array()?.iter().find(|node| node["id"] == "spine-2")?["peers"].as_u64();
-        (peers == Some(5)).then_some(())
+        (peers == Some(7)).then_some(())
     });
     client.set("by-library", "1").expect("it goes on");
     assert_eq!(client.get("by-library").expect("it goes on").as_deref(), Some(b"1".as_slice()));

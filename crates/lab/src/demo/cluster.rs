@@ -198,7 +198,7 @@ impl DemoCluster {
     pub(crate) fn tend(&mut self) -> Result<()> {
         for (node, member) in self.nodes.iter_mut().zip(&self.config.nodes) {
             if node.stop.is_set()
-                && let Some(ended) = node.instance.take_if(|instance| instance.thread.is_finished())
+                && let Some(ended) = node.instance.take_if(|instance| instance.has_ended())
             {
                 join(ended)?;
             }

@@ -8,6 +8,7 @@ use commands::memcached::Dialect;
 
 use crate::coherence::lease::LeaseTerms;
 use crate::router::settings::RouterSettings;
+use crate::router::siblings::ThreadPlace;
 
 /// Which reads go to nodes (design, section 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,6 +26,8 @@ pub struct RouterConfig {
     pub routing: Routing,
     /// Seed of the choices among equals; two routers with one seed choose alike.
     pub seed: u64,
+    /// Which thread of its router it is; what follows is for all of them together.
+    pub place: ThreadPlace,
     /// Requests of all clients that may be in flight; above it commands are answered `-BUSY`.
     pub pending_max: usize,
     /// Keys that clients track (CLIENT TRACKING); the oldest are forgotten, and their clients told so.
@@ -58,6 +61,7 @@ impl Default for RouterConfig {
         RouterConfig {
             routing: Routing::Learned,
             seed: 0,
+            place: ThreadPlace::default(),
             pending_max: 1 << 18,
             tracked_max: crate::shim::TRACKED_MAX,
             bounded: false,

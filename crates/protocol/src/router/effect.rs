@@ -5,6 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::{Message, Peer};
 
+use crate::router::siblings::SiblingMessage;
+
 /// A client connection, by the number that the driver gave it; numbers are small and are used again after
 /// `Input::Closed`, because tables are indexed by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,6 +37,11 @@ pub enum Effect {
     Close {
         client: ClientId,
         reason: CloseReason,
+    },
+    /// For another thread of the same router.
+    Tell {
+        thread: u16,
+        message: Box<SiblingMessage>,
     },
     /// The client was not `ready` and is again.
     Resume {

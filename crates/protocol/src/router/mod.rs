@@ -31,6 +31,7 @@ pub(crate) mod flow;
 mod front;
 mod replies;
 mod settings;
+mod siblings;
 mod statistics;
 mod step;
 mod surface;
@@ -43,6 +44,7 @@ pub use front::closing::Holdings;
 pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
 pub use settings::{NearSettings, RouterSettings, SlowLogSettings};
+pub use siblings::{Notification, RemoteClient, SiblingMessage, ThreadPlace};
 pub use statistics::{Latencies, RouterStatistics};
 pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 
@@ -115,8 +117,17 @@ pub enum Input {
     Users(Arc<Users>),
     /// Stop: give up every near copy, so that no write waits for this router's leases.
     Drain,
+    /// What another thread of the same router says.
+    Sibling {
+        thread: u16,
+        message: Box<SiblingMessage>,
+    },
     /// What the connections of all clients hold, some times a second and when it is too much.
-    Held(Vec<Holdings>),
+    Held {
+        clients: Vec<Holdings>,
+        /// The same of the router's other threads together.
+        elsewhere_bytes: u64,
+    },
     Tick,
 }
 
@@ -147,6 +158,7 @@ impl Router {
             Input::Tick => {
                 front.rate.tick(now, desk.step.counters.requests);
                 front.ask_for_users(desk);
+                front.tell_of_scripts(desk);
                 desk.flow.tick(&mut desk.step);
             }
             Input::HotKeys(hot) => front.hot = Some(hot),
@@ -155,7 +167,10 @@ impl Router {
                     front.adopt_users(desk, users, None);
                 }
             }
-            Input::Held(all) => front.close_clients(desk, &all),
+            Input::Sibling { thread, message } => front.sibling(desk, thread, *message),
+            Input::Held { clients, elsewhere_bytes } => {
+                front.close_clients(desk, &clients, elsewhere_bytes);
+            }
             Input::Settings(_) => desk.flow.set_near(&mut desk.step),
             Input::Drain => desk.flow.drain(&mut desk.step),
             of_client => take_client(front, desk, of_client),

@@ -5,6 +5,7 @@ use wire::{Message, Peer};
 
 use crate::router::config::RouterConfig;
 use crate::router::effect::{ClientId, CloseReason, Effect};
+use crate::router::siblings::SiblingMessage;
 use crate::router::statistics::RouterStatistics;
 use crate::time::Time;
 
@@ -27,6 +28,10 @@ impl RouterStep<'_> {
 
     pub(crate) fn push(&mut self, client: u32, bytes: Bytes) {
         self.effects.push(Effect::Push { client: ClientId(client), bytes });
+    }
+
+    pub(crate) fn tell(&mut self, thread: u16, message: SiblingMessage) {
+        self.effects.push(Effect::Tell { thread, message: Box::new(message) });
     }
 
     /// Once the client has what it was told so far.

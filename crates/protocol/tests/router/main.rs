@@ -5,5 +5,6 @@ mod budget;
 mod scripts;
 mod spans;
 mod surface;
+mod threads;
 mod twin;
 mod world;

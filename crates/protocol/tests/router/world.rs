@@ -254,6 +254,7 @@ impl World {
             Effect::Push { client, bytes } => format!("{} <= {}", client_name(client), text(&bytes)),
             Effect::Close { client, .. } => format!("close {}", client_name(client)),
             Effect::Resume { client } => format!("resume {}", client_name(client)),
+            Effect::Tell { .. } => panic!("it has one thread"),
             Effect::Send { to, message } => {
                 let waited_ms = match &message {
                     Message::Read(read) => read.waited_ms,

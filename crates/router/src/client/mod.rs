@@ -99,7 +99,7 @@ impl Client {
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
         // Whoever has the cluster's secret has the data.
         let owner = UserSource::Given(Arc::default());
-        let mut engine = Engine::new(config, id, owner, false).map_err(ConnectError::Map)?;
+        let mut engine = Engine::new(config, id, owner, None, false).map_err(ConnectError::Map)?;
         let certificates = Certificates::load(config)?;
         engine.secure(&certificates);
         engine.dial(&mut io, config);

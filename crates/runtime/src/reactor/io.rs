@@ -12,12 +12,14 @@ use protocol::time::Time;
 
 use crate::clock;
 use crate::reactor::connection::{ReactorConnection, ReactorConnections, WAKER};
+use crate::reactor::deal::Seat;
 use crate::reactor::handshakes::Handshakes;
 use crate::reactor::input::{Input, keep};
+use crate::reactor::listener::Listener;
 use crate::reactor::output::Spares;
-use crate::reactor::socket::{ListenerSocket, Stream};
+use crate::reactor::socket::Stream;
 use crate::reactor::{ConnectionId, Event, ListenerId, OUT_LOW_BYTES, TICK, Waker};
-use crate::tls::{Acceptor, Dialer, VouchedRoles};
+use crate::tls::{Dialer, VouchedRoles};
 use config::Address;
 
 /// A client that does not take its last reply is dropped after this long.
@@ -56,30 +58,12 @@ pub struct Io {
     pub(crate) queued: Vec<Event>,
     closing: Vec<(ConnectionId, Time)>,
     pub(crate) handshakes: Handshakes,
+    /// Where its listeners are shared with other reactors.
+    pub(crate) seat: Option<Seat>,
     pub(crate) tick_next: Time,
     pub(crate) ticked: Time,
     /// How long it has waited for something to do, ever.
     pub(crate) idle: Duration,
-}
-
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) socket: ListenerSocket,
-    acceptor: Option<Acceptor>,
-    address: Address,
-    /// Accepting has failed; it is tried again every tick.
-    pub(crate) starved: bool,
-    /// When that was logged last.
-    pub(crate) starved_told: Option<Time>,
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        if let Address::Unix(path) = &self.address {
-            // Somebody may have removed it already.
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 impl Io {
@@ -106,48 +90,11 @@ impl Io {
             queued: Vec::new(),
             closing: Vec::new(),
             handshakes: Handshakes::default(),
+            seat: None,
             tick_next: clock::now().after(TICK),
             ticked: clock::now(),
             idle: Duration::ZERO,
         })
-    }
-
-    /// Accepts connections at `address` from now on. A Unix socket that a crashed process left is replaced.
-    pub fn listen(&mut self, address: &Address) -> io::Result<ListenerId> {
-        let mut socket = ListenerSocket::bind(address)?;
-        let id = ListenerId(self.listeners.len() as u32);
-        socket.register(self.poll.registry(), id.token())?;
-        self.listeners.push(Some(Listener {
-            address: socket.local_address(address),
-            socket,
-            acceptor: None,
-            starved: false,
-            starved_told: None,
-        }));
-        Ok(id)
-    }
-
-    /// Accepts at `address` what passes a TLS handshake, if there is an `acceptor`; the driver learns of nothing else. A
-    /// Unix socket stays plain.
-    pub fn listen_tls(&mut self, address: &Address, acceptor: Option<&Acceptor>) -> io::Result<ListenerId> {
-        let id = self.listen(address)?;
-        if let Some(listener) = &mut self.listeners[id.0 as usize] {
-            listener.acceptor = acceptor.cloned();
-        }
-        Ok(id)
-    }
-
-    /// Where it listens, with port 0 resolved.
-    ///
-    /// # Panics
-    /// If the listener has been closed.
-    pub fn local_address(&self, listener: ListenerId) -> Address {
-        self.listeners[listener.0 as usize].as_ref().expect("an open listener").address.clone()
-    }
-
-    /// Stops accepting. Connections accepted before stay.
-    pub fn close_listener(&mut self, listener: ListenerId) {
-        self.listeners[listener.0 as usize] = None;
     }
 
     /// Starts to connect; the outcome is `Event::Connected` or `Event::Closed`. Output may be appended at once.
@@ -373,40 +320,6 @@ impl Io {
         }
     }
 
-    /// The next connection of a listener; `None` if it was turned away, or has its TLS handshake before it.
-    pub(crate) fn accept(&mut self, id: ListenerId) -> io::Result<Option<ConnectionId>> {
-        let Some(listener) = &mut self.listeners[id.0 as usize] else {
-            return Err(io::ErrorKind::WouldBlock.into());
-        };
-        let mut stream = listener.socket.accept()?;
-        listener.starved = false;
-        stream.tune();
-        if let Some(acceptor) = &listener.acceptor {
-            stream = match stream.secured(acceptor) {
-                Ok(stream) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "an accepted connection gets no TLS session and is closed");
-                    return Ok(None);
-                }
-            };
-        }
-        let is_tls = stream.is_tls();
-        let mut connection = ReactorConnection::new(Some(stream), Some(id));
-        connection.connecting = is_tls;
-        let connection = self.connections.insert(connection);
-        let interest = if is_tls { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        if let Err(error) = self.register(connection, interest) {
-            tracing::warn!(%error, "an accepted connection cannot be watched and is closed");
-            self.forget(connection);
-            return Ok(None);
-        }
-        if is_tls {
-            self.watch_accepted(connection, clock::now());
-            return Ok(None);
-        }
-        Ok(Some(connection))
-    }
-
     /// Dialled or accepted and not open yet.
     pub(crate) fn is_opening(&self, id: ConnectionId) -> bool {
         self.connections.get(id).is_some_and(|connection| connection.connecting && !connection.dead)
@@ -427,16 +340,7 @@ impl Io {
         stream.map_or("", Stream::count_failure)
     }
 
-    pub(crate) fn is_tls_listener(&self, id: ListenerId) -> bool {
-        self.listeners[id.0 as usize].as_ref().is_some_and(|listener| listener.acceptor.is_some())
-    }
-
-    /// The listener of a connection that was accepted.
-    pub(crate) fn listener_of(&self, id: ConnectionId) -> Option<ListenerId> {
-        self.connections.get(id)?.listener
-    }
-
-    fn register(&mut self, id: ConnectionId, interest: Interest) -> io::Result<()> {
+    pub(crate) fn register(&mut self, id: ConnectionId, interest: Interest) -> io::Result<()> {
         match self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut()) {
             Some(stream) => stream.register(self.poll.registry(), id.token(), interest),
             None => Ok(()),
@@ -473,6 +377,9 @@ impl Io {
     pub(crate) fn forget(&mut self, id: ConnectionId) -> bool {
         let Some(connection) = self.connections.remove(id) else { return false };
         self.held_bytes -= connection.counted_bytes;
+        if let Some(seat) = self.seat.as_ref().filter(|_| connection.listener.is_some()) {
+            seat.left();
+        }
         true
     }
 

@@ -6,9 +6,11 @@
 
 mod busy;
 mod connection;
+mod deal;
 mod handshakes;
 mod input;
 mod io;
+mod listener;
 mod output;
 mod socket;
 mod tls;
@@ -22,6 +24,7 @@ use protocol::time::Time;
 
 pub use busy::BusyMeter;
 pub use config::Address;
+pub use deal::Dealer;
 pub use io::Io;
 pub use turn::{Reactor, run};
 

@@ -137,7 +137,10 @@ fn is_urgent(io: &Io, event: &mio::event::Event) -> bool {
 
 fn dispatch(io: &mut Io, driver: &mut impl Driver, event: &mio::event::Event) {
     match TokenTarget::of(event.token()) {
-        TokenTarget::Waker => driver.event(io, Event::Woken),
+        TokenTarget::Waker => {
+            take_dealt(io, driver);
+            driver.event(io, Event::Woken);
+        }
         TokenTarget::Listener(listener) => accept(io, driver, listener),
         TokenTarget::Connection(connection) => signal(io, driver, connection, event),
     }
@@ -236,6 +239,16 @@ fn rest(io: &mut Io, driver: &mut impl Driver, now: Time) {
         true => io.tick_next.max(io.ticked.after(rest)),
         false => io.tick_next.min(now.after(TICK)),
     };
+}
+
+/// Connections that another reactor has accepted for this one.
+fn take_dealt(io: &mut Io, driver: &mut impl Driver) {
+    let Some(seat) = &io.seat else { return };
+    for (listener, stream) in seat.take() {
+        if let Some(connection) = io.admit(listener, stream) {
+            driver.event(io, Event::Accepted { listener, connection });
+        }
+    }
 }
 
 fn accept(io: &mut Io, driver: &mut impl Driver, listener: ListenerId) {

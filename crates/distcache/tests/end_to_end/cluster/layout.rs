@@ -24,6 +24,8 @@ pub(crate) struct Layout {
     pub(crate) controller_keys: String,
     /// What clients of the routers speak.
     pub(crate) protocol: &'static str,
+    /// How many each router has.
+    pub(crate) threads: usize,
     /// Further keys of the first router.
     pub(crate) router_keys: String,
     /// Name and password of a user who may do everything, where routers ask for one.
@@ -47,6 +49,7 @@ impl Layout {
             node_keys: String::new(),
             controller_keys: String::new(),
             protocol: "redis",
+            threads: 2,
             router_keys: String::new(),
             login: None,
             tables: String::new(),
@@ -115,7 +118,7 @@ impl Layout {
         for (router, address) in self.routers.iter().enumerate() {
             let socket = directory.join(&format!("router-{router}.sock"));
             writeln!(out, "[[router]]\nid = \"router-{router}\"\nlisten = \"{address}\"")?;
-            writeln!(out, "protocol = \"{}\"", self.protocol)?;
+            writeln!(out, "protocol = \"{}\"\nthreads = {}", self.protocol, self.threads)?;
             writeln!(out, "listen_unix = \"{}\"", socket.display())?;
             if router == 0 {
                 writeln!(out, "{}", self.router_keys)?;

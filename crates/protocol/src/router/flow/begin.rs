@@ -100,6 +100,14 @@ impl Flow {
         self.enqueue(step, client, operation);
     }
 
+    /// What the front answers later, with `Flow::finish` at this place.
+    pub(crate) fn hand(&mut self, step: &mut RouterStep<'_>, client: u32, manner: Manner) {
+        let progress = OperationProgress::Handed;
+        let operation =
+            ClientOperation { manner, ..ClientOperation::new(step.now, Touch::Nothing, progress) };
+        self.enqueue(step, client, operation);
+    }
+
     /// Requests that were sent already, and whose replies the client has to wait for: the first of them is its answer, or an
     /// error.
     pub(crate) fn await_parts(

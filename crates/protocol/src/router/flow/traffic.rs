@@ -53,7 +53,7 @@ impl RequestTraffic {
     }
 
     pub(crate) fn over_limit(&self, config: &RouterConfig, more: usize) -> bool {
-        self.pending.len() + more > config.pending_max
+        self.pending.len() + more > config.place.part(config.pending_max)
     }
 
     /// A request that nobody waits for any more.

@@ -8,8 +8,9 @@ use commands::acl::{Denied, User, UserRules, Users};
 use crate::router::config::UserSource;
 use crate::router::flow::plan::names_fences;
 use crate::router::front::Front;
-use crate::router::front::acl_log::{AclEntry, AclLog};
+use crate::router::front::acl_log::{AclEntry, AclLog, ENTRIES_MAX};
 use crate::router::front::desk::Desk;
+use crate::router::front::whole::ThreadShare;
 use crate::router::{replies, words};
 use crate::time::Time;
 use commands::integer;
@@ -49,7 +50,6 @@ pub(crate) fn answer(front: &mut Front, desk: &Desk<'_>, client: u32, command: &
             }
         },
         (b"DRYRUN", 4..) => return Some(dry_run(users, command)),
-        (b"LOG", 2 | 3) => return Some(log(&mut front.permissions.log, desk.now(), command, resp3)),
         (b"SETUSER" | b"DELUSER" | b"LOAD" | b"SAVE", _) => {
             return Some(match desk.step.config.users {
                 UserSource::Given(_) => replies::error(CONFIGURED),
@@ -131,23 +131,29 @@ fn dry_run(users: &Users, command: &Command) -> Bytes {
     replies::bulk_string(format!("This user has no permissions to {what}").as_bytes())
 }
 
-/// ACL LOG [count | RESET]
-fn log(log: &mut AclLog, now: Time, command: &Command, resp3: bool) -> Bytes {
+/// What a thread says to ACL LOG [count | RESET].
+pub(crate) fn share(log: &mut AclLog, command: &Command) -> Result<ThreadShare, Bytes> {
     if words::is(command, 2, "RESET") {
         log.clear();
-        return replies::OK;
+        return Ok(ThreadShare::Done);
     }
-    let count = match command.get(2) {
-        None => ENTRIES_SHOWN,
-        Some(count) => match integer(count) {
-            Some(count) => count.max(0),
-            None => return replies::error("ERR value is not an integer or out of range"),
-        },
-    };
-    let entries = log.newest(usize::try_from(count).unwrap_or(usize::MAX));
+    let count = entries_wanted(command);
+    let count = count.ok_or_else(|| replies::error("ERR value is not an integer or out of range"))?;
+    Ok(ThreadShare::Denials(log.newest(count).cloned().collect()))
+}
+
+fn entries_wanted(command: &Command) -> Option<usize> {
+    let count = command.get(2).map_or(Some(ENTRIES_SHOWN), integer)?;
+    Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
+}
+
+/// The entries of all threads, the newest first.
+pub(crate) fn shown(entries: &[AclEntry], now: Time, command: &Command, resp3: bool) -> Bytes {
+    // Each thread has as many as the log may have.
+    let count = entries_wanted(command).unwrap_or(0).min(entries.len()).min(ENTRIES_MAX);
     let mut out = Vec::new();
-    reply::array_header(entries.len(), &mut out);
-    entries.for_each(|entry| describe_entry(entry, now, resp3, &mut out));
+    reply::array_header(count, &mut out);
+    entries[..count].iter().for_each(|entry| describe_entry(entry, now, resp3, &mut out));
     out.into()
 }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::time::Time;
 
 /// As many as Redis keeps.
-const ENTRIES_MAX: usize = 128;
+pub(crate) const ENTRIES_MAX: usize = 128;
 /// Equal entries among so many of the newest become one, if no more time than this lies between them.
 const LOOKED_AT: usize = 10;
 const TOGETHER_US: u64 = 60_000_000;
@@ -48,8 +48,8 @@ impl Where {
     }
 }
 
-#[derive(Clone, Debug)]
-pub(crate) struct AclEntry {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclEntry {
     pub(crate) count: u64,
     pub(crate) reason: AclReason,
     pub(crate) place: Where,

@@ -1,4 +1,5 @@
-//! The CLIENT command: what a connection says and asks about itself. Never about other routers' connections.
+//! The CLIENT command: what a connection says and asks about itself, and about all of its router. Never about other
+//! routers' connections.
 
 use std::time::Duration;
 
@@ -10,7 +11,8 @@ use crate::router::front::client_filter::ClientFilter;
 use crate::router::front::client_line::{BAD_NAME, is_label, line};
 use crate::router::front::desk::Desk;
 use crate::router::front::session::{ReplyMode, Session};
-use crate::router::front::{Front, client_tracking};
+use crate::router::front::whole::ThreadShare;
+use crate::router::front::{Front, client_tracking, tracking_command};
 use crate::router::{replies, words};
 use crate::time::Time;
 use commands::integer;
@@ -30,65 +32,84 @@ pub(crate) fn answer(
 ) -> Option<Bytes> {
     let sub = if command.len() > 1 { words::upper(command.arg(1)) } else { Default::default() };
     let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
-    let shown = |(index, session): (u32, &Session)| line(session, desk.flow.len(index), desk.now()) + "\n";
     Some(match (sub.as_slice(), command.len()) {
-        (b"LIST", _) => match ClientFilter::list(command) {
-            Err(error) => error,
-            Ok(filter) => {
-                let chosen = front.sessions.numbered().filter(|(_, session)| filter.fits(session));
-                replies::verbatim(&chosen.map(shown).collect::<String>(), resp3)
-            }
-        },
-        (b"KILL", 3..) => kill(front, client, command),
-        (b"UNBLOCK", 3 | 4) => unblock(front, desk, command),
-        (b"PAUSE", 3..) => match paused(desk.now(), command) {
-            Ok(pause) => {
-                desk.flow.pause(pause);
-                replies::OK
-            }
-            Err(error) => error,
-        },
-        (b"UNPAUSE", 2) => {
-            desk.flow.unpause(desk.step.now);
-            replies::OK
+        (b"INFO", 2) => {
+            let session = front.sessions.get(client)?;
+            let line = line(session, desk.flow.len(client), desk.now()) + "\n";
+            replies::verbatim(&line, resp3)
         }
-        (b"INFO", 2) => replies::verbatim(&shown((client, front.sessions.get(client)?)), resp3),
         _ => about_itself(front.sessions.get_mut(client)?, &sub, command),
     })
 }
 
-/// Ends clients of this router once the step is over; the one that asks gets its reply first.
-fn kill(front: &mut Front, own: u32, command: &Command) -> Bytes {
-    let filter = match ClientFilter::kill(command) {
-        Ok(filter) => filter,
-        Err(error) => return error,
-    };
+/// What a thread says to CLIENT LIST, KILL, PAUSE, UNPAUSE, UNBLOCK and TRACKING; `own` asks, if it is a client here.
+pub(crate) fn share(
+    front: &mut Front,
+    desk: &mut Desk<'_>,
+    own: Option<u32>,
+    command: &Command,
+) -> Result<ThreadShare, Bytes> {
+    match words::upper(command.get(1).unwrap_or_default()).as_slice() {
+        b"LIST" => {
+            let filter = ClientFilter::list(command)?;
+            let chosen = front.sessions.numbered().filter(|(_, session)| filter.fits(session));
+            let shown = |(index, session): (u32, &Session)| {
+                (session.number, line(session, desk.flow.len(index), desk.now()) + "\n")
+            };
+            Ok(ThreadShare::Clients(chosen.map(shown).collect()))
+        }
+        b"KILL" => kill(front, own, command),
+        b"PAUSE" => {
+            desk.flow.pause(paused(desk.now(), command)?);
+            Ok(ThreadShare::Done)
+        }
+        b"UNPAUSE" => {
+            desk.flow.unpause(desk.step.now);
+            Ok(ThreadShare::Done)
+        }
+        b"TRACKING" => {
+            let number = tracking_command::redirect_number(command);
+            Ok(ThreadShare::Place(number.and_then(|number| front.sessions.find(number))))
+        }
+        _ => unblock(front, desk, command),
+    }
+}
+
+/// Ends clients of this thread once the step is over; the one that asks gets its reply first.
+fn kill(front: &mut Front, own: Option<u32>, command: &Command) -> Result<ThreadShare, Bytes> {
+    let filter = ClientFilter::kill(command)?;
     let chosen = front.sessions.numbered().filter(|(index, session)| {
-        filter.fits(session) && !session.closing && (*index != own || !filter.spares_own)
+        filter.fits(session) && !session.closing && (Some(*index) != own || !filter.spares_own)
     });
     let chosen: Vec<u32> = chosen.map(|(index, _)| index).collect();
-    let count = chosen.len();
+    let count = chosen.len() as u64;
     front.killed.extend(chosen);
-    match (filter.is_plain, count) {
+    Ok(ThreadShare::Count(count))
+}
+
+/// The reply to a command that has found so many.
+pub(crate) fn counted(command: &Command, count: u64) -> Bytes {
+    let is_plain_kill = words::is(command, 1, "KILL") && command.len() == 3;
+    match (is_plain_kill, count) {
         (true, 0) => replies::error("ERR No such client"),
         (true, _) => replies::OK,
         (false, count) => replies::integer(count as i64),
     }
 }
 
-/// CLIENT UNBLOCK id [TIMEOUT | ERROR]: whether that client of this router was blocked.
-fn unblock(front: &Front, desk: &mut Desk<'_>, command: &Command) -> Bytes {
+/// CLIENT UNBLOCK id [TIMEOUT | ERROR]: whether that client of this thread was blocked.
+fn unblock(front: &Front, desk: &mut Desk<'_>, command: &Command) -> Result<ThreadShare, Bytes> {
     let error = match command.len() {
         3 => false,
         _ if words::is(command, 3, "TIMEOUT") => false,
         _ if words::is(command, 3, "ERROR") => true,
-        _ => return replies::error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR"),
+        _ => return Err(replies::error("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")),
     };
     let Some(number) = integer(command.arg(2)) else {
-        return replies::error("ERR value is not an integer or out of range");
+        return Err(replies::error("ERR value is not an integer or out of range"));
     };
     let client = u64::try_from(number).ok().and_then(|number| front.sessions.find(number));
-    replies::integer(i64::from(client.is_some_and(|client| desk.flow.unblock(client, error))))
+    Ok(ThreadShare::Count(u64::from(client.is_some_and(|client| desk.flow.unblock(client, error)))))
 }
 
 /// CLIENT PAUSE timeout [WRITE | ALL]

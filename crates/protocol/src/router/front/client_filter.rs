@@ -16,8 +16,7 @@ pub(crate) struct ClientFilter {
     kind: Option<ClientKind>,
     address: Option<Bytes>,
     local_address: Option<Bytes>,
-    /// CLIENT KILL address:port, which answers otherwise and may mean the client itself.
-    pub(crate) is_plain: bool,
+    /// Not of CLIENT KILL address:port.
     pub(crate) spares_own: bool,
 }
 
@@ -52,7 +51,7 @@ impl ClientFilter {
     pub(crate) fn kill(command: &Command) -> Result<ClientFilter, Bytes> {
         if command.len() == 3 {
             let address = Some(command.arg_bytes(2));
-            return Ok(ClientFilter { address, is_plain: true, ..ClientFilter::default() });
+            return Ok(ClientFilter { address, ..ClientFilter::default() });
         }
         let mut filter = ClientFilter { spares_own: true, ..ClientFilter::default() };
         for at in (2..command.len()).step_by(2) {

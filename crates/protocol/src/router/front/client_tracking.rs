@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
+use crate::router::siblings::RemoteClient;
 use crate::router::{replies, words};
 
 const SYNTAX: &str = "ERR syntax error";
@@ -23,7 +24,7 @@ pub(crate) enum TrackingChoice {
 }
 
 /// What a client is to drop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
     Keys(Vec<Bytes>),
     All,
@@ -31,8 +32,8 @@ pub(crate) enum Notice {
 
 #[derive(Debug, Default)]
 pub(crate) struct ClientTracking {
-    /// The client that is told instead, and its number.
-    pub(crate) redirect: Option<(u32, u64)>,
+    /// The client that is told instead, of this thread or another.
+    pub(crate) redirect: Option<RemoteClient>,
     pub(crate) choice: TrackingChoice,
     /// Prefixes of a client that is told of all keys that begin so, read or not.
     pub(crate) prefixes: Option<BTreeSet<Bytes>>,
@@ -107,7 +108,7 @@ pub(crate) fn caching(tracking: Option<&mut ClientTracking>, command: &Command) 
 /// What CLIENT GETREDIR says: -1 does not track, 0 is told itself.
 pub(crate) fn redirect(tracking: Option<&ClientTracking>) -> i64 {
     let Some(tracking) = tracking else { return -1 };
-    tracking.redirect.map_or(0, |(_, number)| number as i64)
+    tracking.redirect.map_or(0, |to| to.number as i64)
 }
 
 /// CLIENT TRACKINGINFO

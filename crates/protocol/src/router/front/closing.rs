@@ -31,7 +31,7 @@ pub struct Holdings {
 
 impl Front {
     /// Closes the clients that have to go, each once.
-    pub(crate) fn close_clients(&mut self, desk: &mut Desk<'_>, all: &[Holdings]) {
+    pub(crate) fn close_clients(&mut self, desk: &mut Desk<'_>, all: &[Holdings], elsewhere_bytes: u64) {
         let (mut closed, mut left) = (Vec::new(), Vec::with_capacity(all.len()));
         for held in all {
             match self.unread(desk, held).or_else(|| self.overstayed(desk, held)) {
@@ -39,7 +39,7 @@ impl Front {
                 None => left.push((self.bytes_of(desk, held), held)),
             }
         }
-        closed.extend(largest(desk, left));
+        closed.extend(largest(desk, left, elsewhere_bytes));
         let counters = &mut desk.step.counters;
         for (client, reason) in closed {
             match reason {
@@ -95,11 +95,18 @@ impl Front {
     }
 }
 
-/// Clients that hold the most, until the others hold no more than they may.
-fn largest(desk: &Desk<'_>, mut all: Vec<(u64, &Holdings)>) -> Vec<(ClientId, CloseReason)> {
+/// Clients that hold the most, until the others hold no more than they may. A thread has its part whatever others hold, so
+/// that not all of them close clients for the same bytes.
+fn largest(
+    desk: &Desk<'_>,
+    mut all: Vec<(u64, &Holdings)>,
+    elsewhere_bytes: u64,
+) -> Vec<(ClientId, CloseReason)> {
     let bytes_max = desk.step.config.settings.client_limits.held_bytes_max;
-    let all_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
-    let mut excess = all_bytes.saturating_sub(bytes_max);
+    let part = bytes_max / u64::from(desk.step.config.place.count);
+    let own_bytes: u64 = all.iter().map(|(bytes, _)| bytes).sum();
+    let all_bytes = own_bytes.saturating_add(elsewhere_bytes);
+    let mut excess = own_bytes.saturating_sub(bytes_max.saturating_sub(elsewhere_bytes).max(part));
     if excess == 0 {
         return Vec::new();
     }
@@ -147,7 +154,7 @@ mod tests {
 
     fn closed(router: &mut Router, now: u64, all: &[Holdings]) -> Vec<(u32, CloseReason)> {
         let mut effects = Vec::new();
-        router.step(Time(now), Input::Held(all.to_vec()), &mut effects);
+        router.step(Time(now), Input::Held { clients: all.to_vec(), elsewhere_bytes: 0 }, &mut effects);
         let close = |effect: Effect| match effect {
             Effect::Close { client, reason } => (client.0, reason),
             other => panic!("{other:?}"),

@@ -92,12 +92,16 @@ impl Front {
     /// CONFIG GET and SET as far as they concern the router. Whether the client has its answer.
     fn configures(&mut self, desk: &mut Desk<'_>, client: u32, command: &Command) -> bool {
         let resp3 = self.sessions.get(client).is_some_and(|session| session.resp3);
+        let sets = words::is(command, 1, "SET");
         if let Some(bytes) = slow_log::configuration(&mut self.slow_log, resp3, command) {
-            self.respond(desk, client, bytes);
+            match sets && !bytes.starts_with(b"-") {
+                true => self.answer_whole(desk, client, command),
+                false => self.respond(desk, client, bytes),
+            }
             return true;
         }
-        if words::is(command, 1, "SET") {
-            self.limit_tracking(desk, command);
+        if sets && self.limit_tracking(desk, command) {
+            self.spread(desk, command);
         }
         false
     }
@@ -117,7 +121,7 @@ impl Front {
 
     /// While a script runs at the only server, a client that asks whether the server is there hears it from the server.
     fn asks_who_runs_a_script(&self, desk: &Desk<'_>, client: u32) -> bool {
-        desk.flow.runs_scripts()
+        (desk.flow.runs_scripts() || self.scripts.run_elsewhere())
             && desk.flow.shims().len() == 1
             && !self.sessions.get(client).is_some_and(|session| session.only_listens())
     }

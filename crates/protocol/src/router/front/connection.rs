@@ -8,7 +8,7 @@ use crate::router::front::desk::Desk;
 use crate::router::front::reply::RESET;
 use crate::router::front::session::{ReplyMode, Session};
 use crate::router::front::{
-    Front, acl_command, client_command, info, own_command, slow_log, tracking_command,
+    Front, acl_command, client_command, own_command, slow_log, tracking_command, whole,
 };
 use crate::router::{replies, words};
 use commands::integer;
@@ -44,6 +44,9 @@ pub(crate) fn answer(front: &mut Front, desk: &mut Desk<'_>, client: u32, comman
         }
         return front.end_watch(desk, client, command);
     }
+    if whole::is_whole(command) {
+        return front.answer_whole(desk, client, command);
+    }
     let Some(answer) = evaluate(front, desk, client, command) else { return };
     match answer {
         OwnAnswer::Reply(bytes) => {
@@ -66,19 +69,17 @@ pub(crate) fn evaluate(
     client: u32,
     command: &Command,
 ) -> Option<OwnAnswer> {
+    if whole::is_whole(command) {
+        return Some(OwnAnswer::Reply(front.answer_whole_at_once(desk, client, command)));
+    }
     let name = words::upper(command.name());
     Some(match name.as_slice() {
-        b"SLOWLOG" => OwnAnswer::Reply(slow_log::answer(&mut front.slow_log, command)),
-        b"DISTCACHE" => OwnAnswer::Reply(own_command::answer(front, desk, client, command)),
+        b"SLOWLOG" => OwnAnswer::Reply(slow_log::answer(command)),
+        b"DISTCACHE" => OwnAnswer::Reply(own_command::answer(front, client, command)),
         b"ACL" => OwnAnswer::Reply(acl_command::answer(front, desk, client, command)?),
         b"AUTH" => OwnAnswer::Reply(front.auth(desk, client, command)),
         b"HELLO" => OwnAnswer::Reply(front.hello(desk, client, command)?),
         b"CLIENT" => OwnAnswer::Reply(client_command::answer(front, desk, client, command)?),
-        b"INFO" => {
-            let text = info::text(front, desk, command);
-            let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
-            OwnAnswer::Reply(replies::verbatim(&text, resp3))
-        }
         _ => {
             if words::is(command, 0, "RESET") && command.len() == 1 {
                 front.forget_identity(client);

@@ -5,11 +5,10 @@ use commands::CommandKind;
 use commands::memcached;
 
 use crate::router::effect::{ClientId, Effect};
-use crate::router::flow::ask::Info;
 use crate::router::flow::event::FlowEvent;
 use crate::router::flow::request::{RequestOrigin, Routed};
+use crate::router::front::Front;
 use crate::router::front::desk::Desk;
-use crate::router::front::{Front, info};
 
 impl Front {
     pub(crate) fn take(&mut self, desk: &mut Desk<'_>, event: FlowEvent) {
@@ -30,8 +29,7 @@ impl Front {
         if routed.classified.kind == CommandKind::Subscription {
             return self.launch_subscription(desk, origin, routed);
         }
-        let info = Info { own: info::text(self, desk, &routed.command), asked: &routed.command };
-        desk.flow.ask_info(&mut desk.step, origin, info);
+        self.launch_info(desk, origin, &routed.command);
     }
 
     /// Gives the client what is due, and reads on where there is room again.

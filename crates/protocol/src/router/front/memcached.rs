@@ -3,11 +3,13 @@
 
 use bytes::Bytes;
 use wire::memcached::{MemcachedRequest, StoreRequest, StoreVerb};
+use wire::resp::Command;
 
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
 use crate::router::front::identity::ShownLogin;
-use commands::memcached::{self, MemcachedStep, ReplyShape, ServerStats};
+use crate::router::front::whole::ThreadShare;
+use commands::memcached::{self, MemcachedStep, ReplyShape, ServerStats, Tallies};
 
 impl Front {
     /// What the request comes to, one after the other: the client is given what is due in between.
@@ -39,8 +41,9 @@ impl Front {
                 self.respond(desk, client, Bytes::new());
             }
             MemcachedStep::Stats(arguments) => {
-                let text = self.memcached_stats(desk, &arguments);
-                self.respond(desk, client, text);
+                let words = [Bytes::from_static(b"stats")].into_iter().chain(arguments);
+                let words: Vec<Bytes> = words.collect();
+                self.answer_whole(desk, client, &Command::from_args(&words));
             }
             MemcachedStep::Hangup => self.respond_and_close(desk, client, Bytes::new()),
         }
@@ -67,7 +70,8 @@ impl Front {
         }
     }
 
-    fn memcached_stats(&mut self, desk: &Desk<'_>, arguments: &[Bytes]) -> Bytes {
+    /// What this thread says to `stats`.
+    pub(crate) fn memcached_share(&mut self, desk: &Desk<'_>, command: &Command) -> ThreadShare {
         let (counters, members) = (&desk.step.counters, desk.flow.members());
         let state = ServerStats {
             uptime_s: self.began.map_or(0, |began| desk.now().since(began).as_secs()),
@@ -77,7 +81,20 @@ impl Front {
             nodes_linked: members.linked_nodes_count(),
             shims_linked: members.linked_shims().count(),
             hits: counters.hits,
+            threads: desk.step.config.place.count,
         };
-        memcached::text(arguments, &mut self.tallies, &state)
+        let tallies = self.tallies;
+        if command.get(1) == Some(b"reset") {
+            self.tallies = Tallies::default();
+        }
+        ThreadShare::Stats(tallies, state)
     }
+}
+
+/// `stats` of all threads.
+pub(crate) fn stats(command: &Command, shares: impl Iterator<Item = (Tallies, ServerStats)>) -> Bytes {
+    let joined = shares.reduce(|one, other| (one.0.joined(other.0), one.1.joined(other.1)));
+    let Some((mut tallies, state)) = joined else { return Bytes::new() };
+    let arguments: Vec<Bytes> = (1..command.len()).map(|index| command.arg_bytes(index)).collect();
+    memcached::text(&arguments, &mut tallies, &state)
 }

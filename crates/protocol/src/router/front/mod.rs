@@ -18,6 +18,7 @@ pub(crate) mod events;
 pub(crate) mod hot_keys;
 pub(crate) mod identity;
 pub(crate) mod info;
+pub(crate) mod long_scripts;
 pub(crate) mod memcached;
 pub(crate) mod own_command;
 pub(crate) mod permissions;
@@ -34,6 +35,7 @@ pub(crate) mod tracking;
 pub(crate) mod tracking_command;
 pub(crate) mod transaction;
 pub(crate) mod users;
+pub(crate) mod whole;
 
 use std::collections::BTreeSet;
 
@@ -43,6 +45,7 @@ use crate::router::config::RouterConfig;
 use crate::router::statistics::Latencies;
 use crate::time::Time;
 use hot_keys::ClusterHotKey;
+use long_scripts::LongScripts;
 use permissions::Permissions;
 use rate::Rate;
 use session::Sessions;
@@ -50,6 +53,7 @@ use slow_log::SlowLog;
 use spans::Sampler;
 use storage_users::StorageUsers;
 use subscriptions::Subscriptions;
+use whole::Gatherings;
 
 /// The clients that track, and how many keys they may keep together.
 #[derive(Debug, Default)]
@@ -78,12 +82,15 @@ pub(crate) struct Front {
     pub(crate) sampler: Sampler,
     /// Clients that are closed at the end of this step.
     pub(crate) killed: Vec<u32>,
+    pub(crate) scripts: LongScripts,
+    /// What other threads are asked.
+    pub(crate) gatherings: Gatherings,
 }
 
 impl Front {
     pub(crate) fn new(config: &RouterConfig) -> Front {
         Front {
-            sessions: Sessions::default(),
+            sessions: Sessions::new(config.place),
             permissions: Permissions::new(&config.users),
             storage_users: StorageUsers::default(),
             subscriptions: Subscriptions::default(),
@@ -93,9 +100,11 @@ impl Front {
             latencies: Latencies::default(),
             rate: Rate::default(),
             hot: None,
-            slow_log: SlowLog::new(config.settings.slow_log),
+            slow_log: SlowLog::new(config.settings.slow_log, config.place),
             sampler: Sampler::new(config.seed, config.settings.spans_one_in),
             killed: Vec::new(),
+            scripts: LongScripts::default(),
+            gatherings: Gatherings::default(),
         }
     }
 }

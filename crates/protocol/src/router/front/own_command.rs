@@ -3,8 +3,7 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::front::desk::Desk;
-use crate::router::front::{Front, hot_keys, slow_log};
+use crate::router::front::{Front, hot_keys};
 use crate::router::{replies, words};
 
 const HELP: [&str; 16] = [
@@ -26,13 +25,10 @@ const HELP: [&str; 16] = [
     "    Print this help.",
 ];
 
-pub(crate) fn answer(front: &Front, desk: &Desk<'_>, client: u32, command: &Command) -> Bytes {
+pub(crate) fn answer(front: &Front, client: u32, command: &Command) -> Bytes {
     let resp3 = front.sessions.get(client).is_some_and(|session| session.resp3);
     if words::is(command, 1, "HELP") {
         return replies::lines(&HELP);
-    }
-    if words::is(command, 1, "SLOWLOG") {
-        return slow_log::explained(&front.slow_log, desk.step.config, resp3, command);
     }
     if words::is(command, 1, "HOTKEYS") {
         return hot_keys::answer(front.hot.as_deref(), resp3, command);

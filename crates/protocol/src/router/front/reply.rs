@@ -64,7 +64,7 @@ impl Front {
 
     /// Follows the client's last command if it is in the sample whose spans are told.
     #[inline]
-    fn sample(&mut self, desk: &mut Desk<'_>, client: u32) {
+    pub(crate) fn sample(&mut self, desk: &mut Desk<'_>, client: u32) {
         if self.sampler.is_due() {
             let last = self.sessions.get(client).map_or("", |session| session.last);
             self.sampler.follow(last, desk.flow.last_operation(client));

@@ -9,6 +9,7 @@ use crate::router::front::client_tracking::ClientTracking;
 use crate::router::front::permissions::ClientIdentity;
 use crate::router::front::queued::Queued;
 use crate::router::front::subscriptions::{Subscribed, Subscribing};
+use crate::router::siblings::ThreadPlace;
 use crate::time::Time;
 use commands::memcached;
 
@@ -107,14 +108,19 @@ impl Session {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sessions {
+    pub(crate) place: ThreadPlace,
     sessions: Vec<Option<Box<Session>>>,
     count: usize,
     opened: u64,
 }
 
 impl Sessions {
+    pub(crate) fn new(place: ThreadPlace) -> Sessions {
+        Sessions { place, sessions: Vec::new(), count: 0, opened: 0 }
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.count
     }
@@ -126,10 +132,11 @@ impl Sessions {
             self.sessions.resize_with(index + 1, || None);
         }
         assert!(self.sessions[index].is_none(), "client {index} is open already");
+        let number = 1 + self.place.number(self.opened);
         self.opened += 1;
         self.count += 1;
         self.sessions[index] = Some(Box::new(Session {
-            number: self.opened,
+            number,
             opened: now,
             seen: now,
             last: "NULL",
@@ -149,7 +156,7 @@ impl Sessions {
             tracking: None,
             stuck: None,
         }));
-        self.opened
+        number
     }
 
     pub(crate) fn close(&mut self, index: u32) -> Option<Box<Session>> {

@@ -12,7 +12,9 @@ use crate::router::flow::pipeline::ClientOperation;
 use crate::router::flow::ran::{Ran, RequestTally};
 use crate::router::flow::refusal::shim_name;
 use crate::router::front::session::Session;
+use crate::router::front::whole::ThreadShare;
 use crate::router::settings::SlowLogSettings;
+use crate::router::siblings::ThreadPlace;
 use crate::router::{replies, words};
 use crate::time::Time;
 use commands::{Flag, integer};
@@ -50,6 +52,7 @@ const HELP: [&str; 12] = [
 #[derive(Debug)]
 pub(crate) struct SlowLog {
     settings: SlowLogSettings,
+    place: ThreadPlace,
     entries: VecDeque<SlowEntry>,
     next: u64,
     /// How many may be written down at once, as of then.
@@ -57,10 +60,10 @@ pub(crate) struct SlowLog {
     room_at: Time,
 }
 
-#[derive(Debug)]
-struct SlowEntry {
-    id: u64,
-    at: Time,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowEntry {
+    pub(crate) id: u64,
+    pub(crate) at: Time,
     took: Duration,
     /// Behind earlier commands of its client.
     waited: Duration,
@@ -74,9 +77,17 @@ struct SlowEntry {
     name: Bytes,
 }
 
+/// How entries are wanted.
+pub(crate) struct SlowLogView<'a> {
+    pub(crate) config: &'a RouterConfig,
+    pub(crate) resp3: bool,
+    pub(crate) command: &'a Command,
+}
+
 impl SlowLog {
-    pub(crate) fn new(settings: SlowLogSettings) -> SlowLog {
-        let mut log = SlowLog { settings, entries: VecDeque::new(), next: 0, room: 0, room_at: Time(0) };
+    pub(crate) fn new(settings: SlowLogSettings, place: ThreadPlace) -> SlowLog {
+        let mut log =
+            SlowLog { settings, place, entries: VecDeque::new(), next: 0, room: 0, room_at: Time(0) };
         log.set(settings);
         log.room = log.burst();
         log
@@ -108,7 +119,7 @@ impl SlowLog {
 
     fn log(&mut self, operation: &ClientOperation, took: Duration, session: &Session) {
         let ran = &operation.ran;
-        let id = self.next;
+        let id = self.place.number(self.next);
         self.next += 1;
         if !self.has_room(ran.answered) {
             return;
@@ -191,38 +202,59 @@ fn arguments(frame: &Bytes, hides: bool) -> Vec<Bytes> {
     (0..count).map(shown).collect()
 }
 
-/// SLOWLOG.
-pub(crate) fn answer(log: &mut SlowLog, command: &Command) -> Bytes {
-    match words::upper(command.get(1).unwrap_or_default()).as_slice() {
-        b"LEN" => replies::integer(log.entries.len() as i64),
-        b"RESET" => {
-            log.entries.clear();
-            replies::OK
-        }
-        b"HELP" => replies::lines(&HELP),
-        b"GET" if command.len() > 3 => {
-            replies::error("ERR wrong number of arguments for 'slowlog|get' command")
-        }
-        b"GET" => match count(log, command.get(2)) {
-            Some(count) => entries(log, count),
-            None => replies::error(COUNT_ERROR),
-        },
-        _ => replies::error("ERR wrong number of arguments for 'slowlog' command"),
+/// SLOWLOG, but for what [`share`] answers.
+pub(crate) fn answer(command: &Command) -> Bytes {
+    match words::is(command, 1, "HELP") {
+        true => replies::lines(&HELP),
+        false => replies::error("ERR wrong number of arguments for 'slowlog' command"),
     }
 }
 
-fn count(log: &SlowLog, argument: Option<&[u8]>) -> Option<usize> {
-    let Some(argument) = argument else { return Some(COUNT.min(log.entries.len())) };
+/// What a thread says to SLOWLOG GET, LEN and RESET, and to DISTCACHE SLOWLOG.
+pub(crate) fn share(log: &mut SlowLog, command: &Command) -> Result<ThreadShare, Bytes> {
+    if words::is(command, 1, "LEN") {
+        return Ok(ThreadShare::Count(log.entries.len() as u64));
+    }
+    if words::is(command, 1, "RESET") {
+        log.entries.clear();
+        return Ok(ThreadShare::Done);
+    }
+    if command.len() > 3 && words::is(command, 1, "GET") {
+        return Err(replies::error("ERR wrong number of arguments for 'slowlog|get' command"));
+    }
+    let count = count(command).filter(|_| command.len() <= 3);
+    let count = count.ok_or_else(|| replies::error(COUNT_ERROR))?;
+    Ok(ThreadShare::Slow(log.entries.iter().take(count).cloned().collect()))
+}
+
+/// The reply to SLOWLOG LEN, of so many entries of all threads.
+pub(crate) fn length(log: &SlowLog, entries: u64) -> Bytes {
+    replies::integer(entries.min(log.settings.entries_max as u64) as i64)
+}
+
+/// How many entries it asks for.
+fn count(command: &Command) -> Option<usize> {
+    let Some(argument) = command.get(2) else { return Some(COUNT) };
     match integer(argument)? {
-        -1 => Some(log.entries.len()),
-        count => usize::try_from(count).ok().map(|count| count.min(log.entries.len())),
+        -1 => Some(usize::MAX),
+        count => usize::try_from(count).ok(),
     }
 }
 
-fn entries(log: &SlowLog, count: usize) -> Bytes {
+/// The entries of all threads, the newest first, as the command wants them.
+pub(crate) fn shown(log: &SlowLog, view: &SlowLogView<'_>, mut entries: Vec<SlowEntry>) -> Bytes {
+    // Each thread has as many as the log may have.
+    entries.truncate(count(view.command).unwrap_or(COUNT).min(log.settings.entries_max));
+    match words::is(view.command, 0, "DISTCACHE") {
+        true => explained(log, view, &entries),
+        false => listed(log, &entries),
+    }
+}
+
+fn listed(log: &SlowLog, entries: &[SlowEntry]) -> Bytes {
     let mut out = Vec::new();
-    replies::array_header(count, &mut out);
-    for entry in log.entries.iter().take(count) {
+    replies::array_header(entries.len(), &mut out);
+    for entry in entries {
         replies::array_header(6, &mut out);
         reply::integer(entry.id as i64, &mut out);
         reply::integer(log.seconds(entry.at), &mut out);
@@ -240,13 +272,11 @@ fn words(words: &[Bytes], out: &mut Vec<u8>) {
 }
 
 /// DISTCACHE SLOWLOG: the same with where the time went.
-pub(crate) fn explained(log: &SlowLog, config: &RouterConfig, resp3: bool, command: &Command) -> Bytes {
-    let Some(count) = count(log, command.get(2)).filter(|_| command.len() <= 3) else {
-        return replies::error(COUNT_ERROR);
-    };
+fn explained(log: &SlowLog, view: &SlowLogView<'_>, entries: &[SlowEntry]) -> Bytes {
+    let SlowLogView { config, resp3, .. } = *view;
     let mut out = Vec::new();
-    replies::array_header(count, &mut out);
-    for entry in log.entries.iter().take(count) {
+    replies::array_header(entries.len(), &mut out);
+    for entry in entries {
         reply::map_header(13, resp3, &mut out);
         let [router_us, node_us, shim_us] = entry.split_us;
         let numbers = [
@@ -331,6 +361,7 @@ mod tests {
 
     use super::{Ran, SlowLog, arguments, is_shown};
     use crate::router::settings::SlowLogSettings;
+    use crate::router::siblings::ThreadPlace;
     use crate::time::Time;
 
     fn shown(args: &[&str], hides: bool) -> Vec<String> {
@@ -355,7 +386,10 @@ mod tests {
     /// What comes at once is taken as far as the log holds it, and beyond that one for each millisecond.
     #[test]
     fn it_takes_no_more_than_it_has_time_for() {
-        let mut log = SlowLog::new(SlowLogSettings { entries_max: 200, ..SlowLogSettings::default() });
+        let mut log = SlowLog::new(
+            SlowLogSettings { entries_max: 200, ..SlowLogSettings::default() },
+            ThreadPlace::default(),
+        );
         let mut taken = |times: &[u64]| times.iter().filter(|time| log.has_room(Time(**time))).count();
         assert_eq!(taken(&[50; 900]), 200);
         assert_eq!(taken(&[900, 999]), 0);

@@ -15,11 +15,15 @@ pub(crate) struct StorageUsers {
     pub(crate) next: Time,
     /// Users that are not the same everywhere.
     pub(crate) differing: Vec<String>,
+    /// Questions of other threads, which wait until every server has been asked since they came.
+    pub(crate) waiters: Vec<(u16, u64)>,
 }
 
 #[derive(Clone, Debug, Default)]
 struct UsersOfServer {
     asked: bool,
+    /// To be asked once more when it has answered.
+    again: bool,
     reply: Bytes,
     /// Lists of each server there, when it has told them.
     lists: Vec<Vec<Bytes>>,
@@ -36,6 +40,22 @@ impl StorageUsers {
     /// Whether the server is to be asked: not while it has not answered.
     pub(crate) fn begins_to_ask(&mut self, index: usize) -> bool {
         !std::mem::replace(&mut self.server(index).asked, true)
+    }
+
+    /// Every server is to be asked from now on, whatever is on its way.
+    pub(crate) fn ask_again(&mut self) {
+        self.servers.iter_mut().for_each(|server| server.again = true);
+    }
+
+    /// Whether the server, which can be asked, is to be asked once more now.
+    pub(crate) fn begins_to_ask_again(&mut self, index: usize) -> bool {
+        let server = self.server(index);
+        !server.asked && std::mem::take(&mut server.again) && self.begins_to_ask(index)
+    }
+
+    /// Whether nothing is on its way. What cannot be asked tells nothing.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.servers.iter().all(|server| !server.asked)
     }
 
     /// It has answered the question, or is gone. Whether that is news.

@@ -15,6 +15,7 @@ use crate::router::flow::request::{RequestOrigin, low};
 use crate::router::front::Front;
 use crate::router::front::client_tracking::{ClientTracking, Notice};
 use crate::router::front::desk::Desk;
+use crate::router::siblings::{Notification, RemoteClient, SiblingMessage};
 use crate::router::words;
 use commands::integer;
 
@@ -41,20 +42,24 @@ impl Front {
     /// its place in the pipeline and the notice can wait behind its reply.
     pub(crate) fn forget_tracked(&mut self, desk: &mut Desk<'_>) {
         let keys_max = self.tracking.keys_max.unwrap_or(desk.step.config.tracked_max);
+        let keys_max = desk.step.config.place.part(keys_max);
         while let Some(key) = desk.flow.interests_mut().excess(keys_max) {
             self.key_changed(desk, &key, None);
         }
     }
 
-    /// CONFIG SET goes to storage, whose own table of what clients track is this one here.
-    pub(crate) fn limit_tracking(&mut self, desk: &Desk<'_>, command: &Command) {
+    /// CONFIG SET goes to storage, whose own table of what clients track is this one here. Whether it concerns that.
+    pub(crate) fn limit_tracking(&mut self, desk: &Desk<'_>, command: &Command) -> bool {
         let mut options = (2..command.len()).step_by(2);
-        let Some(at) = options.find(|at| words::is(command, *at, "tracking-table-max-keys")) else { return };
+        let Some(at) = options.find(|at| words::is(command, *at, "tracking-table-max-keys")) else {
+            return false;
+        };
         let limit = command.get(at + 1).and_then(integer).and_then(|limit| usize::try_from(limit).ok());
         if let Some(limit) = limit {
             let keys_max = desk.step.config.tracked_max;
             self.tracking.keys_max = Some(if limit == 0 { keys_max } else { limit.min(keys_max) });
         }
+        true
     }
 
     /// A shim says what has changed.
@@ -156,42 +161,41 @@ impl Front {
     fn emit(&mut self, desk: &mut Desk<'_>, client: u32, notice: &Notice) {
         let Some(session) = self.sessions.get(client) else { return };
         let Some(tracking) = &session.tracking else { return };
-        let (own_resp3, redirect) = (session.resp3, tracking.redirect);
-        let mut out = Vec::new();
-        let (target, resp3) = match redirect {
-            None => (client, own_resp3),
-            Some((target, number)) => {
-                let told = self.sessions.get(target);
-                match told.filter(|session| session.number == number && !session.closing) {
-                    Some(session) if !session.resp3 && session.subscribed.is_none() => return,
-                    Some(session) => (target, session.resp3),
-                    None => return self.redirect_broken(desk, client, number),
+        let (number, resp3, redirect) = (session.number, session.resp3, tracking.redirect);
+        match redirect {
+            None if resp3 => push_notice(desk, client, notice, true),
+            None => {}
+            Some(to) => {
+                let from = RemoteClient { thread: desk.step.config.place.own, client, number };
+                let notification = Notification { from, to, notice: notice.clone() };
+                match to.thread == from.thread {
+                    true => self.notify_for(desk, &notification),
+                    false => desk.step.tell(to.thread, SiblingMessage::Notify(notification)),
                 }
             }
-        };
-        if resp3 {
-            reply::push_header(2, true, &mut out);
-            reply::bulk(b"invalidate", &mut out);
-        } else if redirect.is_some() {
-            reply::array_header(3, &mut out);
-            reply::bulk(b"message", &mut out);
-            reply::bulk(CHANNEL, &mut out);
-        } else {
-            return;
         }
-        match notice {
-            Notice::All => reply::null(own_resp3, &mut out),
-            Notice::Keys(keys) => {
-                reply::array_header(keys.len(), &mut out);
-                keys.iter().for_each(|key| reply::bulk(key, &mut out));
+    }
+
+    /// Tells a client here what another wants it to be told.
+    pub(crate) fn notify_for(&mut self, desk: &mut Desk<'_>, notification: &Notification) {
+        let Notification { from, to, ref notice } = *notification;
+        let told = self.sessions.get(to.client);
+        match told.filter(|session| session.number == to.number && !session.closing) {
+            Some(session) if !session.resp3 && session.subscribed.is_none() => {}
+            Some(session) => {
+                let resp3 = session.resp3;
+                push_notice(desk, to.client, notice, resp3);
             }
+            None if from.thread == desk.step.config.place.own => self.redirect_broken(desk, from, to.number),
+            None => desk.step.tell(from.thread, SiblingMessage::Broken { from, to }),
         }
-        push_out(desk, target, out);
     }
 
     /// The one to be told instead, of this number, is gone.
-    fn redirect_broken(&mut self, desk: &mut Desk<'_>, client: u32, number: u64) {
-        let Some(session) = self.sessions.get_mut(client) else { return };
+    pub(crate) fn redirect_broken(&mut self, desk: &mut Desk<'_>, from: RemoteClient, number: u64) {
+        let client = from.client;
+        let session = self.sessions.get_mut(client).filter(|session| session.number == from.number);
+        let Some(session) = session else { return };
         if let Some(tracking) = &mut session.tracking {
             tracking.broken = true;
         }
@@ -247,6 +251,27 @@ impl Front {
         let follow = Follow { request: None, follows, writers, prefixes };
         desk.flow.follow(&mut desk.step, &follow, place)
     }
+}
+
+/// In the form that the connection can take.
+fn push_notice(desk: &mut Desk<'_>, client: u32, notice: &Notice, resp3: bool) {
+    let mut out = Vec::new();
+    if resp3 {
+        reply::push_header(2, true, &mut out);
+        reply::bulk(b"invalidate", &mut out);
+    } else {
+        reply::array_header(3, &mut out);
+        reply::bulk(b"message", &mut out);
+        reply::bulk(CHANNEL, &mut out);
+    }
+    match notice {
+        Notice::All => reply::null(resp3, &mut out),
+        Notice::Keys(keys) => {
+            reply::array_header(keys.len(), &mut out);
+            keys.iter().for_each(|key| reply::bulk(key, &mut out));
+        }
+    }
+    push_out(desk, client, out);
 }
 
 fn push_out(desk: &mut Desk<'_>, client: u32, bytes: Vec<u8>) {

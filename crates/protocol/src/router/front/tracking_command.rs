@@ -5,10 +5,14 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use wire::resp::Command;
 
+use crate::router::flow::gather::Merge;
+use crate::router::flow::pipeline::OperationProgress;
+use crate::router::flow::request::RequestOrigin;
 use crate::router::front::Front;
 use crate::router::front::client_tracking::{ClientTracking, TrackingChoice};
 use crate::router::front::desk::Desk;
 use crate::router::front::session::Sessions;
+use crate::router::siblings::RemoteClient;
 use crate::router::{replies, words};
 use commands::integer;
 
@@ -24,7 +28,12 @@ pub(crate) fn is_tracking(command: &Command) -> bool {
 
 /// `CLIENT TRACKING ON|OFF [REDIRECT id] [PREFIX prefix ...] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]`
 pub(crate) fn set(front: &mut Front, desk: &mut Desk<'_>, client: u32, command: &Command) {
-    let tracking = match parse(&front.sessions, client, command) {
+    let place = desk.step.config.place;
+    let number = redirect_number(command);
+    if number.is_some_and(|number| place.thread_of(number) != place.own) {
+        return front.find_redirect(desk, client, command);
+    }
+    let tracking = match parse(&front.sessions, client, command, |number| front.sessions.find(number)) {
         Ok(tracking) => tracking,
         Err(error) => {
             desk.step.counters.refusals += 1;
@@ -42,8 +51,47 @@ pub(crate) fn set(front: &mut Front, desk: &mut Desk<'_>, client: u32, command: 
     }
 }
 
-/// What the client shall have; `None` for OFF.
-fn parse(sessions: &Sessions, client: u32, command: &Command) -> Result<Option<ClientTracking>, String> {
+/// The same for a command that has its place, and names a client of another thread: `there` is that one's.
+pub(crate) fn set_there(
+    front: &mut Front,
+    desk: &mut Desk<'_>,
+    origin: RequestOrigin,
+    command: &Command,
+    there: Option<u32>,
+) {
+    let client = origin.client;
+    if let Some(session) = front.sessions.get_mut(client) {
+        session.awaits_subscription = false;
+    }
+    match parse(&front.sessions, client, command, |_| there) {
+        Ok(tracking) => {
+            front.set_tracking(desk, client, tracking.map(Box::new));
+            let parts = front.follow(desk, Some(origin));
+            match parts.is_empty() {
+                true => desk.flow.finish(origin, replies::OK),
+                false => desk.flow.await_fan(origin, OperationProgress::fan(parts, Merge::First)),
+            }
+        }
+        Err(error) => {
+            desk.step.counters.refusals += 1;
+            desk.flow.finish(origin, replies::error(&error));
+        }
+    }
+}
+
+/// The client that the command wants to be told instead.
+pub(crate) fn redirect_number(command: &Command) -> Option<u64> {
+    let at = (3..command.len()).find(|at| words::is(command, *at, "REDIRECT"))?;
+    command.get(at + 1).and_then(integer).and_then(|number| u64::try_from(number).ok())
+}
+
+/// What the client shall have; `None` for OFF. `find` gives the place of a client of any thread.
+fn parse(
+    sessions: &Sessions,
+    client: u32,
+    command: &Command,
+    find: impl Fn(u64) -> Option<u32>,
+) -> Result<Option<ClientTracking>, String> {
     let (mut redirect, mut prefixes) = (None, Vec::new());
     let (mut broadcast, mut opt_in, mut opt_out, mut noloop) = (false, false, false, false);
     let mut next = 3;
@@ -55,11 +103,7 @@ fn parse(sessions: &Sessions, client: u32, command: &Command) -> Result<Option<C
                     return Err("ERR A client can only redirect to a single other client".to_owned());
                 }
                 next += 1;
-                let number = integer(command.arg(next));
-                let number = number.ok_or("ERR value is not an integer or out of range")?;
-                let found = sessions.find(number as u64);
-                let found = found.ok_or("ERR The client ID you want redirect to does not exist")?;
-                redirect = Some((found, number as u64));
+                redirect = Some(target(sessions, command.arg(next), &find)?);
             }
             b"BCAST" => broadcast = true,
             b"OPTIN" => opt_in = true,
@@ -109,6 +153,19 @@ fn parse(sessions: &Sessions, client: u32, command: &Command) -> Result<Option<C
     };
     let clean = before.is_none_or(|before| before.clean);
     Ok(Some(ClientTracking { redirect, choice, prefixes, noloop, clean, ..ClientTracking::default() }))
+}
+
+/// The client of this number, whatever its thread.
+fn target(
+    sessions: &Sessions,
+    number: &[u8],
+    find: &impl Fn(u64) -> Option<u32>,
+) -> Result<RemoteClient, String> {
+    let number = integer(number).ok_or("ERR value is not an integer or out of range")?;
+    let number = u64::try_from(number).unwrap_or(0);
+    let client = find(number).filter(|_| number > 0);
+    let client = client.ok_or("ERR The client ID you want redirect to does not exist")?;
+    Ok(RemoteClient { thread: sessions.place.thread_of(number), client, number })
 }
 
 /// No key may be reported twice.

@@ -12,6 +12,8 @@ use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::RequestOrigin;
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
+use crate::router::front::whole::ThreadShare;
+use crate::router::siblings::SiblingMessage;
 
 const ACL_LIST: Bytes = Bytes::from_static(b"*2\r\n$3\r\nACL\r\n$4\r\nLIST\r\n");
 /// How long a change that was made at a server itself, or through another router, may go unnoticed.
@@ -41,6 +43,31 @@ impl Front {
         if self.storage_users.answered(question as usize, reply) {
             self.adopt_users_of_storage(desk, None);
         }
+        if !self.storage_users.waiters.is_empty() {
+            self.go_on_asking(desk);
+        }
+    }
+
+    /// Another thread waits until this one acts on users that storage has from now on.
+    pub(crate) fn ask_for_users_anew(&mut self, desk: &mut Desk<'_>, waiter: (u16, u64)) {
+        self.storage_users.waiters.push(waiter);
+        // What is on its way may be older.
+        self.storage_users.ask_again();
+        self.go_on_asking(desk);
+    }
+
+    fn go_on_asking(&mut self, desk: &mut Desk<'_>) {
+        for shim in desk.flow.shims() {
+            let linked = desk.flow.members().shim_linked(shim);
+            if linked && self.storage_users.begins_to_ask_again(usize::from(shim.0)) {
+                desk.flow.ask_one(&mut desk.step, shim, &ACL_LIST);
+            }
+        }
+        if self.storage_users.is_fresh() {
+            for (thread, asked) in std::mem::take(&mut self.storage_users.waiters) {
+                desk.step.tell(thread, SiblingMessage::Told { asked, share: ThreadShare::Done });
+            }
+        }
     }
 
     fn adopt_users_of_storage(&mut self, desk: &mut Desk<'_>, asking: Option<u32>) {
@@ -64,7 +91,7 @@ impl Front {
                 self.storage_users.take(usize::from(shim.0), list);
             }
             self.adopt_users_of_storage(desk, Some(origin.client));
-            return desk.flow.finish(origin, told);
+            return self.spread_users(desk, origin, told);
         }
         let merged = gather::merge(&Merge::Largest, &replies, origin.resp3);
         if merged.starts_with(b"-") {

@@ -1,0 +1,154 @@
+//! Listening sockets: what they accept, by TLS or plain, here or for other reactors. Not who gets which connection.
+
+use std::io;
+
+use mio::Interest;
+use protocol::time::Time;
+
+use crate::clock;
+use crate::reactor::connection::ReactorConnection;
+use crate::reactor::deal::Seat;
+use crate::reactor::socket::{ListenerSocket, Stream};
+use crate::reactor::{ConnectionId, Io, ListenerId};
+use crate::tls::Acceptor;
+use config::Address;
+
+#[derive(Debug)]
+pub(crate) struct Listener {
+    /// It has none where another reactor has it, and deals its connections out.
+    pub(crate) socket: Option<ListenerSocket>,
+    acceptor: Option<Acceptor>,
+    address: Address,
+    /// Accepting has failed; it is tried again every tick.
+    pub(crate) starved: bool,
+    /// When that was logged last.
+    pub(crate) starved_told: Option<Time>,
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let (Address::Unix(path), Some(_)) = (&self.address, &self.socket) {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Io {
+    /// Accepts connections at `address` from now on. A Unix socket that a crashed process left is replaced.
+    pub fn listen(&mut self, address: &Address) -> io::Result<ListenerId> {
+        let mut socket = ListenerSocket::bind(address)?;
+        let id = ListenerId(self.listeners.len() as u32);
+        socket.register(self.poll.registry(), id.token())?;
+        self.listeners.push(Some(Listener {
+            address: socket.local_address(address),
+            socket: Some(socket),
+            acceptor: None,
+            starved: false,
+            starved_told: None,
+        }));
+        Ok(id)
+    }
+
+    /// Accepts at `address` what passes a TLS handshake, if there is an `acceptor`; the driver learns of nothing else. A
+    /// Unix socket stays plain.
+    pub fn listen_tls(&mut self, address: &Address, acceptor: Option<&Acceptor>) -> io::Result<ListenerId> {
+        let id = self.listen(address)?;
+        if let Some(listener) = &mut self.listeners[id.0 as usize] {
+            listener.acceptor = acceptor.cloned();
+        }
+        Ok(id)
+    }
+
+    /// The same listener as another reactor's, whose next one it has to be: that accepts, and deals connections out to this
+    /// one, too, once they are joined by a [`super::Dealer`].
+    pub fn share_listener(&mut self, of: &Io) -> ListenerId {
+        let id = ListenerId(self.listeners.len() as u32);
+        let shared = of.listeners[id.0 as usize].as_ref().map(|listener| Listener {
+            socket: None,
+            acceptor: listener.acceptor.clone(),
+            address: listener.address.clone(),
+            starved: false,
+            starved_told: None,
+        });
+        self.listeners.push(shared);
+        id
+    }
+
+    /// Accepted connections of all reactors that share listeners with this one; `None` if none do.
+    pub fn shared_count(&self) -> Option<usize> {
+        self.seat.as_ref().map(Seat::total)
+    }
+
+    /// Where it listens, with port 0 resolved.
+    ///
+    /// # Panics
+    /// If the listener has been closed.
+    pub fn local_address(&self, listener: ListenerId) -> Address {
+        self.listeners[listener.0 as usize].as_ref().expect("an open listener").address.clone()
+    }
+
+    /// Stops accepting. Connections accepted before stay.
+    pub fn close_listener(&mut self, listener: ListenerId) {
+        self.listeners[listener.0 as usize] = None;
+    }
+
+    /// The next connection of a listener; `None` if it was turned away, or has its TLS handshake before it.
+    pub(crate) fn accept(&mut self, id: ListenerId) -> io::Result<Option<ConnectionId>> {
+        let Some(listener) = &mut self.listeners[id.0 as usize] else {
+            return Err(io::ErrorKind::WouldBlock.into());
+        };
+        let Some(socket) = &listener.socket else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let stream = socket.accept()?;
+        listener.starved = false;
+        Ok(match &self.seat {
+            Some(seat) => seat.deal(id, stream).and_then(|own| self.admit(id, own)),
+            None => self.admit(id, stream),
+        })
+    }
+
+    /// An accepted connection becomes this reactor's; `None` as in `accept`.
+    pub(crate) fn admit(&mut self, id: ListenerId, mut stream: Stream) -> Option<ConnectionId> {
+        let left = |seat: &Option<Seat>| seat.iter().for_each(Seat::left);
+        let Some(listener) = &self.listeners[id.0 as usize] else {
+            // It listens no more.
+            left(&self.seat);
+            return None;
+        };
+        stream.tune();
+        if let Some(acceptor) = &listener.acceptor {
+            stream = match stream.secured(acceptor) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "an accepted connection gets no TLS session and is closed");
+                    left(&self.seat);
+                    return None;
+                }
+            };
+        }
+        let is_tls = stream.is_tls();
+        let mut connection = ReactorConnection::new(Some(stream), Some(id));
+        connection.connecting = is_tls;
+        let connection = self.connections.insert(connection);
+        let interest = if is_tls { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        if let Err(error) = self.register(connection, interest) {
+            tracing::warn!(%error, "an accepted connection cannot be watched and is closed");
+            self.forget(connection);
+            return None;
+        }
+        if is_tls {
+            self.watch_accepted(connection, clock::now());
+            return None;
+        }
+        Some(connection)
+    }
+
+    pub(crate) fn is_tls_listener(&self, id: ListenerId) -> bool {
+        self.listeners[id.0 as usize].as_ref().is_some_and(|listener| listener.acceptor.is_some())
+    }
+
+    /// The listener of a connection that was accepted.
+    pub(crate) fn listener_of(&self, id: ConnectionId) -> Option<ListenerId> {
+        self.connections.get(id)?.listener
+    }
+}
