@@ -292,3 +292,16 @@ fn redis_py_caches_unmodified() {
     let output = command.output().expect("Python runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
+
+/// A client that was told OK and heard of nothing would keep what is old.
+#[test]
+fn where_storage_reports_nothing_nobody_tracks() {
+    let _machine = shared();
+    let cluster = Cluster::up(Layout::embedded(2));
+    let mut client = cluster.connect(0).resp3();
+    for command in [&["CLIENT", "TRACKING", "ON"][..], &["CLIENT", "TRACKING", "ON", "BCAST"]] {
+        let told = text(&client.call(command));
+        assert!(told.contains("embedded storage does not report changes"), "{told}");
+        assert_eq!(text(&client.call(&["CLIENT", "TRACKING", "OFF"])), "OK");
+    }
+}

@@ -59,6 +59,9 @@ struct Writer {
     answered: Option<u64>,
 }
 
+const SILENT: &str =
+    "-ERR DistCache: embedded storage does not report changes: CLIENT TRACKING needs Redis or Valkey\r\n";
+
 impl Writer {
     /// Whether its report may still come when a PING of this number has been answered.
     fn is_awaited(&self, ping: u64) -> bool {
@@ -111,6 +114,11 @@ impl Shim {
 
     pub(super) fn follow(&mut self, step: &mut ShimStep<'_>, router: RouterId, follow: Follow) {
         let Follow { request, follows, writers, prefixes } = follow;
+        let is_silent = matches!(&self.storage, StorageState::Up { traits } if traits.reports_no_changes);
+        if follows && is_silent {
+            let origin = request.map(|request| Origin::new(Peer::Router(router), request));
+            return origin.into_iter().for_each(|origin| step.reply_error(origin, SILENT));
+        }
         if follows {
             let names =
                 Command::parse(prefixes).map(|names| names.args().map(Bytes::copy_from_slice).collect());

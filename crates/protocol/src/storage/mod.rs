@@ -152,4 +152,6 @@ pub struct StorageTraits {
     /// A read on a shared connection behind CLIENT CACHING YES is tracked while the read feed is open: the next change of its
     /// key is reported there, but for one by a command on the same connection.
     pub tracks_reads: bool,
+    /// It reports no changes, as nobody but its shim makes any: clients cannot keep what they read there.
+    pub reports_no_changes: bool,
 }

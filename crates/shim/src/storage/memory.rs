@@ -64,7 +64,8 @@ impl Memory {
     fn tick(&mut self, now: Time, events: &mut Vec<StorageEvent>) {
         if !self.announced {
             self.announced = true;
-            let traits = StorageTraits { short_leases: true, ..StorageTraits::default() };
+            let traits =
+                StorageTraits { short_leases: true, reports_no_changes: true, ..StorageTraits::default() };
             let earlier = match self.is_first {
                 true => EarlierIncarnations::NONE,
                 false => EarlierIncarnations::unrecorded(Unrecorded::Within(Duration::ZERO)),

@@ -90,7 +90,8 @@ impl Durable {
                 if let Some(why) = self.lease_record.why_to_wait(earlier) {
                     self.note(NoteLevel::Warning, &why, events);
                 }
-                events.push(StorageEvent::Up { incarnation, traits: StorageTraits::default(), earlier });
+                let traits = StorageTraits { reports_no_changes: true, ..StorageTraits::default() };
+                events.push(StorageEvent::Up { incarnation, traits, earlier });
             }
             StoreNews::Event(event) => {
                 if matches!(event, StorageEvent::Replies { .. } | StorageEvent::Lost { .. }) {
