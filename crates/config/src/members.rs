@@ -313,10 +313,11 @@ impl RouterConfig {
         }
     }
 
-    /// How many threads it has: where the file does not say, one for each core that this process may use, up to eight.
+    /// How many threads it has: where the file does not say, one for every two cores that this process may use, up to eight.
     pub fn threads(&self) -> u16 {
+        // The others are for nodes, shims and whatever else is there: threads without a core only cost.
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        self.threads.unwrap_or_else(|| cores().min(THREADS_ASSUMED_MAX) as u16)
+        self.threads.unwrap_or_else(|| (cores() / 2).clamp(1, THREADS_ASSUMED_MAX) as u16)
     }
 
     /// Everything it listens on for clients.

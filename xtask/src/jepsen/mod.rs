@@ -61,15 +61,17 @@ struct JepsenShape {
     hot: bool,
     /// Routers hold copies themselves.
     near: bool,
+    /// How many each router has.
+    threads: u16,
 }
 
 /// Shapes that take turns.
 const SHAPES: [JepsenShape; 5] = [
-    JepsenShape { routing: "learned", layers: 2, lease_ms: 500, hot: false, near: true },
-    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100, hot: false, near: false },
-    JepsenShape { routing: "learned", layers: 3, lease_ms: 300, hot: false, near: false },
-    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50, hot: false, near: true },
-    JepsenShape { routing: "learned", layers: 2, lease_ms: 300, hot: true, near: false },
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 500, hot: false, near: true, threads: 1 },
+    JepsenShape { routing: "on-path", layers: 2, lease_ms: 100, hot: false, near: false, threads: 2 },
+    JepsenShape { routing: "learned", layers: 3, lease_ms: 300, hot: false, near: false, threads: 3 },
+    JepsenShape { routing: "on-path", layers: 1, lease_ms: 50, hot: false, near: true, threads: 2 },
+    JepsenShape { routing: "learned", layers: 2, lease_ms: 300, hot: true, near: false, threads: 1 },
 ];
 /// A shorter run leaves the hot shape out: so little happens in its rounds that nothing could be said of the others.
 const HOT_FROM: Duration = Duration::from_secs(300);
@@ -263,7 +265,7 @@ impl JepsenRound<'_> {
     }
 
     fn layout(&self) -> Layout {
-        let JepsenShape { routing, layers, lease_ms, hot, near } = self.shape;
+        let JepsenShape { routing, layers, lease_ms, hot, near, threads } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
         let layers = match layers {
             1 => vec![Layer::spines(3)],
@@ -275,8 +277,8 @@ impl JepsenRound<'_> {
             racks: if self.storage == LayoutStorage::RedisCluster { 3 } else { 2 },
             storage: self.storage,
             router_lines: match self.storage {
-                LayoutStorage::Memcached => "protocol = \"memcached\"".to_owned(),
-                _ => String::new(),
+                LayoutStorage::Memcached => format!("threads = {threads}\nprotocol = \"memcached\""),
+                _ => format!("threads = {threads}"),
             },
             routers: 2,
             objects_max: 500,
