@@ -331,8 +331,21 @@ fn a_thread_that_has_ended_is_not_waited_for() {
     threads.mail.clear();
     threads.step(0, Input::Sibling { thread: 1, message: Box::new(SiblingMessage::Ended) });
     assert_eq!(threads.heard(0, 0), [":0"]);
+    // It says so until its sockets are flushed.
+    threads.step(0, Input::Sibling { thread: 1, message: Box::new(SiblingMessage::Ended) });
     threads.say(0, 0, &["SLOWLOG", "LEN"]);
     assert_eq!(threads.heard(0, 0), [":0"]);
+
+    let mut threads = Threads::of(3, UserSource::Given(std::sync::Arc::default()));
+    (0..3).for_each(|thread| threads.open(thread, 0));
+    for _ in 0..3 {
+        threads.step(0, Input::Sibling { thread: 1, message: Box::new(SiblingMessage::Ended) });
+    }
+    threads.say(0, 0, &["CLIENT", "KILL", "ID", "3"]);
+    assert_eq!(threads.heard(0, 0), [""; 0], "one of the others is there");
+    assert_eq!(threads.mail.iter().map(|(to, ..)| *to).collect::<Vec<_>>(), [2]);
+    threads.deliver();
+    assert_eq!(threads.heard(0, 0), [":1"]);
 }
 
 #[test]

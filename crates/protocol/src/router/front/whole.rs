@@ -260,7 +260,9 @@ impl Front {
             SiblingMessage::RunsScript(runs) => self.scripts.heard(thread, runs),
             SiblingMessage::Ended => {
                 self.scripts.heard(thread, false);
-                self.gatherings.ended.push(thread);
+                if !self.gatherings.ended.contains(&thread) {
+                    self.gatherings.ended.push(thread);
+                }
                 let asked: Vec<u64> = self.gatherings.all.keys().copied().collect();
                 for asked in asked {
                     let gathering = self.gatherings.take(asked, thread, None);
