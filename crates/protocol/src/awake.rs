@@ -22,8 +22,10 @@ impl Awake {
         runs
     }
 
-    /// For how long it has run without a break.
-    pub(crate) fn lasts(&self, now: Time) -> Duration {
-        now.since(self.since)
+    /// For how long others may be silent, at every tick: any time unless it has run itself for as long as they may be. When its
+    /// machine goes on after a sleep, theirs may do so, too, with nothing answered yet.
+    pub(crate) fn patience(&mut self, now: Time, silence_max: Duration) -> Duration {
+        self.tick(now, silence_max / 2);
+        if now.since(self.since) > silence_max { silence_max } else { Duration::MAX }
     }
 }

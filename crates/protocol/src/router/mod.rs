@@ -44,7 +44,7 @@ pub use front::closing::Holdings;
 pub use front::hot_keys::ClusterHotKey;
 pub use front::spans::CommandSpan;
 pub use settings::{NearSettings, RouterSettings, SlowLogSettings};
-pub use siblings::{Notification, RemoteClient, SiblingMessage, ThreadPlace};
+pub use siblings::{Notification, SiblingMessage, ThreadClient, ThreadPlace};
 pub use statistics::{Latencies, RouterStatistics};
 pub use surface::{CommandClass, CommandSpread, Treatment, shortest, surface};
 

@@ -53,7 +53,7 @@ pub enum SiblingMessage {
     /// A client of the thread that sends it is told of changed keys by a client here.
     Notify(Notification),
     /// That client, to be told instead of `from`, is gone.
-    Broken { from: RemoteClient, to: RemoteClient },
+    Broken { from: ThreadClient, to: ThreadClient },
     /// A client of the thread that sends it runs a script for long, or none does any more.
     RunsScript(bool),
     /// The thread that sends it has ended: it answers nothing more.
@@ -63,14 +63,14 @@ pub enum SiblingMessage {
 /// What a client keeps has changed, and another is told instead of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    pub(crate) from: RemoteClient,
-    pub(crate) to: RemoteClient,
+    pub(crate) from: ThreadClient,
+    pub(crate) to: ThreadClient,
     pub(crate) notice: Notice,
 }
 
-/// A client of another thread: its place in that thread's tables, and what CLIENT ID says.
+/// A client of any thread: its place in that thread's tables, and what CLIENT ID says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RemoteClient {
+pub struct ThreadClient {
     pub(crate) thread: u16,
     pub(crate) client: u32,
     pub(crate) number: u64,

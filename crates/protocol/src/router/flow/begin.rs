@@ -108,21 +108,6 @@ impl Flow {
         self.enqueue(step, client, operation);
     }
 
-    /// Requests that were sent already, and whose replies the client has to wait for: the first of them is its answer, or an
-    /// error.
-    pub(crate) fn await_parts(
-        &mut self,
-        step: &mut RouterStep<'_>,
-        client: u32,
-        manner: Manner,
-        parts: Vec<FanPart>,
-    ) {
-        let progress = OperationProgress::fan(parts, Merge::First);
-        let operation =
-            ClientOperation { manner, ..ClientOperation::new(step.now, Touch::Nothing, progress) };
-        self.enqueue(step, client, operation);
-    }
-
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing: nothing is watched any more, in its turn.
     pub(crate) fn end_watch(&mut self, step: &mut RouterStep<'_>, client: u32, request: ClientRequest) {
         let ClientRequest { routed, manner } = request;

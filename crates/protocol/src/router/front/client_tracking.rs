@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use bytes::Bytes;
 use wire::resp::{Command, reply};
 
-use crate::router::siblings::RemoteClient;
+use crate::router::siblings::ThreadClient;
 use crate::router::{replies, words};
 
 const SYNTAX: &str = "ERR syntax error";
@@ -33,7 +33,7 @@ pub(crate) enum Notice {
 #[derive(Debug, Default)]
 pub(crate) struct ClientTracking {
     /// The client that is told instead, of this thread or another.
-    pub(crate) redirect: Option<RemoteClient>,
+    pub(crate) redirect: Option<ThreadClient>,
     pub(crate) choice: TrackingChoice,
     /// Prefixes of a client that is told of all keys that begin so, read or not.
     pub(crate) prefixes: Option<BTreeSet<Bytes>>,

@@ -7,6 +7,7 @@ use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Routed};
 use crate::router::flow::storage_info;
 use crate::router::front::desk::Desk;
 use crate::router::front::reply::{key_too_long, refused};
+use crate::router::front::whole::ThreadShare;
 use crate::router::front::{Front, connection, pubsub, slow_log, users};
 use crate::router::{replies, words};
 use commands::memcached::Dialect;
@@ -95,13 +96,13 @@ impl Front {
         let sets = words::is(command, 1, "SET");
         if let Some(bytes) = slow_log::configuration(&mut self.slow_log, resp3, command) {
             match sets && !bytes.starts_with(b"-") {
-                true => self.answer_whole(desk, client, command),
+                true => self.answer_shared(desk, client, command, ThreadShare::Done),
                 false => self.respond(desk, client, bytes),
             }
             return true;
         }
         if sets && self.limit_tracking(desk, command) {
-            self.spread(desk, command);
+            self.ask_siblings(desk, command);
         }
         false
     }

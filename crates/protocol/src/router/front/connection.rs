@@ -62,16 +62,14 @@ fn keeps_caching(command: &Command) -> bool {
     words::is(command, 0, "CLIENT") || words::is(command, 0, "MULTI")
 }
 
-/// What such a command does and answers, wherever its turn is. Not for CLIENT REPLY, which may have no answer.
+/// What such a command does and answers, wherever its turn is. Not for CLIENT REPLY, which may have no answer, nor for what is about
+/// the whole router.
 pub(crate) fn evaluate(
     front: &mut Front,
     desk: &mut Desk<'_>,
     client: u32,
     command: &Command,
 ) -> Option<OwnAnswer> {
-    if whole::is_whole(command) {
-        return Some(OwnAnswer::Reply(front.answer_whole_at_once(desk, client, command)));
-    }
     let name = words::upper(command.name());
     Some(match name.as_slice() {
         b"SLOWLOG" => OwnAnswer::Reply(slow_log::answer(command)),

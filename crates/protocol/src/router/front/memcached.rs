@@ -92,9 +92,7 @@ impl Front {
 }
 
 /// `stats` of all threads.
-pub(crate) fn stats(command: &Command, shares: impl Iterator<Item = (Tallies, ServerStats)>) -> Bytes {
-    let joined = shares.reduce(|one, other| (one.0.joined(other.0), one.1.joined(other.1)));
-    let Some((mut tallies, state)) = joined else { return Bytes::new() };
+pub(crate) fn stats(command: &Command, mut tallies: Tallies, state: &ServerStats) -> Bytes {
     let arguments: Vec<Bytes> = (1..command.len()).map(|index| command.arg_bytes(index)).collect();
-    memcached::text(&arguments, &mut tallies, &state)
+    memcached::text(&arguments, &mut tallies, state)
 }

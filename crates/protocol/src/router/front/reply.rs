@@ -3,7 +3,6 @@
 use bytes::Bytes;
 use wire::resp::Command;
 
-use crate::router::flow::pipeline::FanPart;
 use crate::router::flow::request::{ClientRequest, CommandWay, KeptKeys, Manner, Routed};
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
@@ -28,14 +27,6 @@ impl Front {
         session.closing = true;
         let manner = Manner { closes: true, ..session.manner() };
         desk.flow.answer(&mut desk.step, client, manner, bytes);
-        self.sample(desk, client);
-    }
-
-    /// The same once these requests have been answered.
-    pub(crate) fn respond_later(&mut self, desk: &mut Desk<'_>, client: u32, parts: Vec<FanPart>) {
-        let Some(session) = self.sessions.get_mut(client) else { return };
-        let manner = session.manner();
-        desk.flow.await_parts(&mut desk.step, client, manner, parts);
         self.sample(desk, client);
     }
 

@@ -15,7 +15,7 @@ use crate::router::flow::request::{RequestOrigin, low};
 use crate::router::front::Front;
 use crate::router::front::client_tracking::{ClientTracking, Notice};
 use crate::router::front::desk::Desk;
-use crate::router::siblings::{Notification, RemoteClient, SiblingMessage};
+use crate::router::siblings::{Notification, SiblingMessage, ThreadClient};
 use crate::router::words;
 use commands::integer;
 
@@ -166,7 +166,7 @@ impl Front {
             None if resp3 => push_notice(desk, client, notice, true),
             None => {}
             Some(to) => {
-                let from = RemoteClient { thread: desk.step.config.place.own, client, number };
+                let from = ThreadClient { thread: desk.step.config.place.own, client, number };
                 let notification = Notification { from, to, notice: notice.clone() };
                 match to.thread == from.thread {
                     true => self.notify_for(desk, &notification),
@@ -192,7 +192,7 @@ impl Front {
     }
 
     /// The one to be told instead, of this number, is gone.
-    pub(crate) fn redirect_broken(&mut self, desk: &mut Desk<'_>, from: RemoteClient, number: u64) {
+    pub(crate) fn redirect_broken(&mut self, desk: &mut Desk<'_>, from: ThreadClient, number: u64) {
         let client = from.client;
         let session = self.sessions.get_mut(client).filter(|session| session.number == from.number);
         let Some(session) = session else { return };

@@ -12,7 +12,7 @@ use crate::router::front::Front;
 use crate::router::front::client_tracking::{ClientTracking, TrackingChoice};
 use crate::router::front::desk::Desk;
 use crate::router::front::session::Sessions;
-use crate::router::siblings::RemoteClient;
+use crate::router::siblings::ThreadClient;
 use crate::router::{replies, words};
 use commands::integer;
 
@@ -33,26 +33,13 @@ pub(crate) fn set(front: &mut Front, desk: &mut Desk<'_>, client: u32, command: 
     if number.is_some_and(|number| place.thread_of(number) != place.own) {
         return front.find_redirect(desk, client, command);
     }
-    let tracking = match parse(&front.sessions, client, command, |number| front.sessions.find(number)) {
-        Ok(tracking) => tracking,
-        Err(error) => {
-            desk.step.counters.refusals += 1;
-            return front.respond(desk, client, replies::error(&error));
-        }
-    };
-    let begins = tracking.is_some();
-    front.set_tracking(desk, client, tracking.map(Box::new));
-    let Some(resp3) = front.sessions.get(client).map(|session| session.resp3) else { return };
-    let place = desk.flow.next_place(client, resp3).filter(|_| begins);
-    let parts = front.follow(desk, place);
-    match parts.is_empty() {
-        true => front.respond(desk, client, replies::OK),
-        false => front.respond_later(desk, client, parts),
-    }
+    let Some(origin) = front.hand(desk, client) else { return };
+    let there = number.and_then(|number| front.sessions.find(number));
+    set_at(front, desk, origin, command, there);
 }
 
-/// The same for a command that has its place, and names a client of another thread: `there` is that one's.
-pub(crate) fn set_there(
+/// The same for a command that has its place; `there`: the place of the client that is to be told instead.
+pub(crate) fn set_at(
     front: &mut Front,
     desk: &mut Desk<'_>,
     origin: RequestOrigin,
@@ -60,13 +47,11 @@ pub(crate) fn set_there(
     there: Option<u32>,
 ) {
     let client = origin.client;
-    if let Some(session) = front.sessions.get_mut(client) {
-        session.awaits_subscription = false;
-    }
-    match parse(&front.sessions, client, command, |_| there) {
+    match parse(&front.sessions, client, command, there) {
         Ok(tracking) => {
+            let begins = tracking.is_some();
             front.set_tracking(desk, client, tracking.map(Box::new));
-            let parts = front.follow(desk, Some(origin));
+            let parts = front.follow(desk, Some(origin).filter(|_| begins));
             match parts.is_empty() {
                 true => desk.flow.finish(origin, replies::OK),
                 false => desk.flow.await_fan(origin, OperationProgress::fan(parts, Merge::First)),
@@ -85,12 +70,12 @@ pub(crate) fn redirect_number(command: &Command) -> Option<u64> {
     command.get(at + 1).and_then(integer).and_then(|number| u64::try_from(number).ok())
 }
 
-/// What the client shall have; `None` for OFF. `find` gives the place of a client of any thread.
+/// What the client shall have; `None` for OFF. `there`: the place of the client that REDIRECT names.
 fn parse(
     sessions: &Sessions,
     client: u32,
     command: &Command,
-    find: impl Fn(u64) -> Option<u32>,
+    there: Option<u32>,
 ) -> Result<Option<ClientTracking>, String> {
     let (mut redirect, mut prefixes) = (None, Vec::new());
     let (mut broadcast, mut opt_in, mut opt_out, mut noloop) = (false, false, false, false);
@@ -103,7 +88,7 @@ fn parse(
                     return Err("ERR A client can only redirect to a single other client".to_owned());
                 }
                 next += 1;
-                redirect = Some(target(sessions, command.arg(next), &find)?);
+                redirect = Some(target(sessions, command.arg(next), there)?);
             }
             b"BCAST" => broadcast = true,
             b"OPTIN" => opt_in = true,
@@ -155,17 +140,12 @@ fn parse(
     Ok(Some(ClientTracking { redirect, choice, prefixes, noloop, clean, ..ClientTracking::default() }))
 }
 
-/// The client of this number, whatever its thread.
-fn target(
-    sessions: &Sessions,
-    number: &[u8],
-    find: &impl Fn(u64) -> Option<u32>,
-) -> Result<RemoteClient, String> {
+/// The client of this number, which is at this place of its thread.
+fn target(sessions: &Sessions, number: &[u8], there: Option<u32>) -> Result<ThreadClient, String> {
     let number = integer(number).ok_or("ERR value is not an integer or out of range")?;
-    let number = u64::try_from(number).unwrap_or(0);
-    let client = find(number).filter(|_| number > 0);
-    let client = client.ok_or("ERR The client ID you want redirect to does not exist")?;
-    Ok(RemoteClient { thread: sessions.place.thread_of(number), client, number })
+    let found = u64::try_from(number).ok().zip(there);
+    let (number, client) = found.ok_or("ERR The client ID you want redirect to does not exist")?;
+    Ok(ThreadClient { thread: sessions.place.thread_of(number), client, number })
 }
 
 /// No key may be reported twice.

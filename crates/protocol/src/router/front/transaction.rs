@@ -9,7 +9,7 @@ use crate::router::front::connection::{self, OwnAnswer};
 use crate::router::front::desk::Desk;
 use crate::router::front::queued::{Own, Queued};
 use crate::router::front::reply::{ABORTED, key_too_long, refused};
-use crate::router::front::{Front, client_command};
+use crate::router::front::{Front, client_command, whole};
 use crate::router::{replies, words};
 use commands::{Classified, CommandKind};
 
@@ -207,6 +207,9 @@ impl Front {
     fn own_reply(&mut self, desk: &mut Desk<'_>, client: u32, own: Own) -> Bytes {
         match own {
             Own::Error(bytes) => bytes,
+            Own::Command(command) if whole::is_whole(&command) => {
+                self.answer_whole_at_once(desk, client, &command)
+            }
             Own::Command(command) => match connection::evaluate(self, desk, client, &command) {
                 Some(OwnAnswer::Reply(bytes) | OwnAnswer::ReplyAndClose(bytes)) => bytes,
                 None => replies::error("ERR DistCache: the connection is closed"),

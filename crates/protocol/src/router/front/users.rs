@@ -12,6 +12,7 @@ use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::RequestOrigin;
 use crate::router::front::Front;
 use crate::router::front::desk::Desk;
+use crate::router::front::storage_users::StorageUsers;
 use crate::router::front::whole::ThreadShare;
 use crate::router::siblings::SiblingMessage;
 
@@ -30,9 +31,14 @@ impl Front {
         }
         let every = if self.permissions.known() { EVERY } else { EVERY_FIRST };
         self.storage_users.next = now.after(every);
+        self.ask_servers(desk, StorageUsers::begins_to_ask);
+    }
+
+    /// Asks the servers that can be asked, and that begin to be.
+    fn ask_servers(&mut self, desk: &mut Desk<'_>, begins: impl Fn(&mut StorageUsers, usize) -> bool) {
         for shim in desk.flow.shims() {
             let linked = desk.flow.members().shim_linked(shim);
-            if linked && self.storage_users.begins_to_ask(usize::from(shim.0)) {
+            if linked && begins(&mut self.storage_users, usize::from(shim.0)) {
                 desk.flow.ask_one(&mut desk.step, shim, &ACL_LIST);
             }
         }
@@ -57,12 +63,7 @@ impl Front {
     }
 
     fn go_on_asking(&mut self, desk: &mut Desk<'_>) {
-        for shim in desk.flow.shims() {
-            let linked = desk.flow.members().shim_linked(shim);
-            if linked && self.storage_users.begins_to_ask_again(usize::from(shim.0)) {
-                desk.flow.ask_one(&mut desk.step, shim, &ACL_LIST);
-            }
-        }
+        self.ask_servers(desk, StorageUsers::begins_to_ask_again);
         if self.storage_users.is_fresh() {
             for (thread, asked) in std::mem::take(&mut self.storage_users.waiters) {
                 desk.step.tell(thread, SiblingMessage::Told { asked, share: ThreadShare::Done });

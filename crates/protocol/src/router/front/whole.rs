@@ -61,15 +61,33 @@ struct Gathering {
     number: u64,
     command: Command,
     purpose: GatheringPurpose,
-    shares: Vec<ThreadShare>,
+    /// What this thread and those that have answered say together.
+    share: ThreadShare,
     awaited: SmallVec<[u16; 4]>,
 }
 
-/// What is told to whom asked.
-struct WholeReply<'a> {
-    client: u32,
-    command: &'a Command,
-    shares: Vec<ThreadShare>,
+impl ThreadShare {
+    /// What two threads say together.
+    fn joined(self, other: ThreadShare) -> ThreadShare {
+        match (self, other) {
+            (ThreadShare::Count(own), ThreadShare::Count(other)) => ThreadShare::Count(own + other),
+            (ThreadShare::Clients(own), ThreadShare::Clients(other)) => {
+                ThreadShare::Clients([own, other].concat())
+            }
+            (ThreadShare::Place(own), ThreadShare::Place(other)) => ThreadShare::Place(own.or(other)),
+            (ThreadShare::Figures(own), ThreadShare::Figures(other)) => {
+                ThreadShare::Figures(info::joined(own, other))
+            }
+            (ThreadShare::Slow(own), ThreadShare::Slow(other)) => ThreadShare::Slow([own, other].concat()),
+            (ThreadShare::Denials(own), ThreadShare::Denials(other)) => {
+                ThreadShare::Denials([own, other].concat())
+            }
+            (ThreadShare::Stats(tallies, state), ThreadShare::Stats(other_tallies, other_state)) => {
+                ThreadShare::Stats(tallies.joined(other_tallies), state.joined(other_state))
+            }
+            (own, _) => own,
+        }
+    }
 }
 
 impl Gathering {
@@ -77,10 +95,18 @@ impl Gathering {
         origin: RequestOrigin,
         command: &Command,
         purpose: GatheringPurpose,
-        shares: Vec<ThreadShare>,
+        share: ThreadShare,
     ) -> Gathering {
         let (number, awaited) = (0, SmallVec::new());
-        Gathering { origin, number, command: command.clone(), purpose, shares, awaited }
+        Gathering { origin, number, command: command.clone(), purpose, share, awaited }
+    }
+
+    /// Takes what another thread says, if anything.
+    fn take(&mut self, thread: u16, share: Option<ThreadShare>) {
+        self.awaited.retain(|awaited| *awaited != thread);
+        if let Some(share) = share {
+            self.share = std::mem::replace(&mut self.share, ThreadShare::Done).joined(share);
+        }
     }
 }
 
@@ -93,11 +119,10 @@ pub(crate) struct Gatherings {
 }
 
 impl Gatherings {
-    /// Takes what a thread says, if anything; what comes back has all shares.
+    /// Takes what a thread says, if anything; what comes back waits for nobody any more.
     fn take(&mut self, asked: u64, thread: u16, share: Option<ThreadShare>) -> Option<Gathering> {
         let gathering = self.all.get_mut(&asked)?;
-        gathering.awaited.retain(|awaited| *awaited != thread);
-        gathering.shares.extend(share);
+        gathering.take(thread, share);
         let is_whole = gathering.awaited.is_empty();
         if is_whole { self.all.remove(&asked) } else { None }
     }
@@ -125,25 +150,30 @@ pub(crate) fn is_whole(command: &Command) -> bool {
 impl Front {
     /// Answers a client once all threads have.
     pub(crate) fn answer_whole(&mut self, desk: &mut Desk<'_>, client: u32, command: &Command) {
-        let share = match self.share(desk, Some(client), command) {
-            Ok(share) => share,
+        match self.share(desk, Some(client), command) {
+            Ok(share) => self.answer_shared(desk, client, command, share),
             Err(error) => {
                 desk.step.counters.refusals += 1;
-                return self.respond(desk, client, error);
+                self.respond(desk, client, error);
             }
-        };
-        if self.is_alone(desk) {
-            let bytes = self.put_together(desk, WholeReply { client, command, shares: vec![share] });
-            desk.step.counters.refusals += u64::from(bytes.starts_with(b"-"));
-            return self.respond(desk, client, bytes);
         }
+    }
+
+    /// The same where this thread has said its share.
+    pub(crate) fn answer_shared(
+        &mut self,
+        desk: &mut Desk<'_>,
+        client: u32,
+        command: &Command,
+        share: ThreadShare,
+    ) {
         let Some(origin) = self.hand(desk, client) else { return };
         if self.killed.contains(&client) {
             // It hears first how many there were.
             self.killed.retain(|killed| *killed != client);
             self.close_behind_last(desk, client);
         }
-        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Reply, vec![share]));
+        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Reply, share));
     }
 
     /// The same inside a transaction, which waits for nobody.
@@ -153,23 +183,22 @@ impl Front {
         client: u32,
         command: &Command,
     ) -> Bytes {
-        if !self.is_alone(desk) {
+        if usize::from(desk.step.config.place.count) > self.gatherings.ended.len() + 1 {
             let name = commands::resolve(command).map_or("", |spec| spec.name);
             return replies::error(&format!(
                 "ERR DistCache: '{name}' is about all threads of the router, and a transaction waits for none; send it \
                  outside of MULTI"
             ));
         }
-        match self.share(desk, Some(client), command) {
-            Ok(share) => self.put_together(desk, WholeReply { client, command, shares: vec![share] }),
-            Err(error) => error,
-        }
+        let resp3 = self.sessions.get(client).is_some_and(|session| session.resp3);
+        let share = self.share(desk, Some(client), command);
+        share.map_or_else(|error| error, |share| self.reply_of(desk, (command, resp3), share))
     }
 
     /// INFO whose turn has come: the router's part, and then what storage says.
     pub(crate) fn launch_info(&mut self, desk: &mut Desk<'_>, origin: RequestOrigin, command: &Command) {
         let share = ThreadShare::Figures(info::figures(self, desk));
-        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Info, vec![share]));
+        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Info, share));
     }
 
     /// CLIENT TRACKING that names a client of another thread. That one's next command is not read before: what it keeps
@@ -177,34 +206,39 @@ impl Front {
     pub(crate) fn find_redirect(&mut self, desk: &mut Desk<'_>, client: u32, command: &Command) {
         let Some(origin) = self.hand(desk, client) else { return };
         self.hold(desk, client);
-        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Tracking, Vec::new()));
+        self.gather(
+            desk,
+            Gathering::new(origin, command, GatheringPurpose::Tracking, ThreadShare::Place(None)),
+        );
     }
 
     /// Storage has other users, by a command of this client: it hears of it when all threads act on them.
     pub(crate) fn spread_users(&mut self, desk: &mut Desk<'_>, origin: RequestOrigin, told: Bytes) {
         // Whatever has changed them, the others ask storage.
         let command = &Command::from_args(&["ACL", "LOAD"]);
-        self.gather(
-            desk,
-            Gathering::new(origin, command, GatheringPurpose::Users(told), vec![ThreadShare::Done]),
-        );
+        self.gather(desk, Gathering::new(origin, command, GatheringPurpose::Users(told), ThreadShare::Done));
     }
 
-    /// Has the other threads obey what storage answers its client.
-    pub(crate) fn spread(&mut self, desk: &mut Desk<'_>, command: &Command) {
+    /// Asks the other threads that are there, or has them obey what storage answers the client; the question's number, and
+    /// who will answer it.
+    pub(crate) fn ask_siblings(
+        &mut self,
+        desk: &mut Desk<'_>,
+        command: &Command,
+    ) -> (u64, SmallVec<[u16; 4]>) {
         let asked = self.gatherings.next;
         self.gatherings.next += 1;
-        for thread in desk.step.config.place.others() {
-            desk.step.tell(thread, SiblingMessage::Ask { asked, command: command.clone() });
+        let ended = &self.gatherings.ended;
+        let others = desk.step.config.place.others().filter(|thread| !ended.contains(thread));
+        let others: SmallVec<[u16; 4]> = others.collect();
+        for thread in &others {
+            desk.step.tell(*thread, SiblingMessage::Ask { asked, command: command.clone() });
         }
-    }
-
-    fn is_alone(&self, desk: &Desk<'_>) -> bool {
-        usize::from(desk.step.config.place.count) == self.gatherings.ended.len() + 1
+        (asked, others)
     }
 
     /// A command takes its place, and its reply comes with `Flow::finish`.
-    fn hand(&mut self, desk: &mut Desk<'_>, client: u32) -> Option<RequestOrigin> {
+    pub(crate) fn hand(&mut self, desk: &mut Desk<'_>, client: u32) -> Option<RequestOrigin> {
         let session = self.sessions.get_mut(client)?;
         let origin = desk.flow.next_place(client, session.resp3)?;
         let manner = session.manner();
@@ -225,15 +259,8 @@ impl Front {
         let client = gathering.origin.client;
         let Some(number) = self.sessions.get(client).map(|session| session.number) else { return };
         gathering.number = number;
-        let ended = &self.gatherings.ended;
-        let awaited = desk.step.config.place.others().filter(|thread| !ended.contains(thread));
-        gathering.awaited = awaited.collect();
-        let asked = self.gatherings.next;
-        self.gatherings.next += 1;
-        for thread in &gathering.awaited {
-            let command = gathering.command.clone();
-            desk.step.tell(*thread, SiblingMessage::Ask { asked, command });
-        }
+        let asked;
+        (asked, gathering.awaited) = self.ask_siblings(desk, &gathering.command);
         match gathering.awaited.is_empty() {
             true => self.gathered(desk, gathering),
             false => drop(self.gatherings.all.insert(asked, gathering)),
@@ -273,29 +300,25 @@ impl Front {
     }
 
     fn gathered(&mut self, desk: &mut Desk<'_>, gathering: Gathering) {
-        let Gathering { origin, number, command, purpose, shares, .. } = gathering;
-        if self.sessions.get(origin.client).is_none_or(|session| session.number != number) {
-            return;
-        }
-        match purpose {
-            GatheringPurpose::Reply => {
-                let bytes =
-                    self.put_together(desk, WholeReply { client: origin.client, command: &command, shares });
+        let Gathering { origin, number, command, purpose, share, .. } = gathering;
+        let asking = self.sessions.get_mut(origin.client).filter(|session| session.number == number);
+        let Some(session) = asking else { return };
+        match (purpose, share) {
+            (GatheringPurpose::Reply, share) => {
+                let bytes = self.reply_of(desk, (&command, origin.resp3), share);
                 desk.step.counters.refusals += u64::from(bytes.starts_with(b"-"));
                 desk.flow.finish(origin, bytes);
             }
-            GatheringPurpose::Info => {
-                let own = info::text(&figures_of(shares), &command);
+            (GatheringPurpose::Info, ThreadShare::Figures(figures)) => {
+                let own = info::text(&figures, &command);
                 desk.flow.ask_info(&mut desk.step, origin, Info { own, asked: &command });
             }
-            GatheringPurpose::Tracking => {
-                let place = shares.into_iter().find_map(|share| match share {
-                    ThreadShare::Place(place) => place,
-                    _ => None,
-                });
-                tracking_command::set_there(self, desk, origin, &command, place);
+            (GatheringPurpose::Tracking, ThreadShare::Place(place)) => {
+                session.awaits_subscription = false;
+                tracking_command::set_at(self, desk, origin, &command, place);
             }
-            GatheringPurpose::Users(told) => desk.flow.finish(origin, told),
+            (GatheringPurpose::Users(told), _) => desk.flow.finish(origin, told),
+            (GatheringPurpose::Info | GatheringPurpose::Tracking, _) => {}
         }
     }
 
@@ -328,66 +351,30 @@ impl Front {
         }
     }
 
-    fn put_together(&self, desk: &Desk<'_>, reply: WholeReply<'_>) -> Bytes {
-        let WholeReply { client, command, shares } = reply;
-        let resp3 = self.sessions.get(client).is_some_and(|session| session.resp3);
-        match shares.first() {
-            Some(ThreadShare::Clients(_)) => {
-                let clients = shares.into_iter().filter_map(|share| match share {
-                    ThreadShare::Clients(clients) => Some(clients),
-                    _ => None,
-                });
-                let mut clients: Vec<(u64, String)> = clients.flatten().collect();
+    /// What the client hears of what all threads say together.
+    fn reply_of(&self, desk: &Desk<'_>, (command, resp3): (&Command, bool), share: ThreadShare) -> Bytes {
+        match share {
+            ThreadShare::Clients(mut clients) => {
                 clients.sort_unstable_by_key(|(number, _)| *number);
                 let text: String = clients.into_iter().map(|(_, line)| line).collect();
                 replies::verbatim(&text, resp3)
             }
-            Some(ThreadShare::Count(_)) => {
-                let counts =
-                    shares.iter().map(|share| if let ThreadShare::Count(count) = share { *count } else { 0 });
-                match words::is(command, 0, "SLOWLOG") {
-                    true => slow_log::length(&self.slow_log, counts.sum()),
-                    false => client_command::counted(command, counts.sum()),
-                }
+            ThreadShare::Count(count) if words::is(command, 0, "SLOWLOG") => {
+                slow_log::length(&self.slow_log, count)
             }
-            Some(ThreadShare::Figures(_)) => {
-                replies::verbatim(&info::text(&figures_of(shares), command), resp3)
-            }
-            Some(ThreadShare::Slow(_)) => {
-                let entries = shares.into_iter().filter_map(|share| match share {
-                    ThreadShare::Slow(entries) => Some(entries),
-                    _ => None,
-                });
-                let mut entries: Vec<SlowEntry> = entries.flatten().collect();
+            ThreadShare::Count(count) => client_command::counted(command, count),
+            ThreadShare::Figures(figures) => replies::verbatim(&info::text(&figures, command), resp3),
+            ThreadShare::Slow(mut entries) => {
                 entries.sort_by_key(|entry| Reverse((entry.at, entry.id)));
-                let manner = SlowLogView { config: desk.step.config, resp3, command };
-                slow_log::shown(&self.slow_log, &manner, entries)
+                let view = SlowLogView { config: desk.step.config, resp3, command };
+                slow_log::shown(&self.slow_log, &view, entries)
             }
-            Some(ThreadShare::Denials(_)) => {
-                let entries = shares.into_iter().filter_map(|share| match share {
-                    ThreadShare::Denials(entries) => Some(entries),
-                    _ => None,
-                });
-                let mut entries: Vec<AclEntry> = entries.flatten().collect();
+            ThreadShare::Denials(mut entries) => {
                 entries.sort_by_key(|entry| Reverse(entry.at));
                 acl_command::shown(&entries, desk.now(), command, resp3)
             }
-            Some(ThreadShare::Stats(..)) => {
-                let stats = shares.into_iter().filter_map(|share| match share {
-                    ThreadShare::Stats(tallies, state) => Some((tallies, state)),
-                    _ => None,
-                });
-                memcached::stats(command, stats)
-            }
-            Some(ThreadShare::Done | ThreadShare::Place(_)) | None => replies::OK,
+            ThreadShare::Stats(tallies, state) => memcached::stats(command, tallies, &state),
+            ThreadShare::Done | ThreadShare::Place(_) => replies::OK,
         }
     }
-}
-
-fn figures_of(shares: Vec<ThreadShare>) -> Vec<(&'static str, Vec<InfoFigure>)> {
-    let all = shares.into_iter().filter_map(|share| match share {
-        ThreadShare::Figures(figures) => Some(figures),
-        _ => None,
-    });
-    all.reduce(info::joined).unwrap_or_default()
 }

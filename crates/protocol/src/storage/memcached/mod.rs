@@ -347,11 +347,7 @@ impl Memcached {
     }
 
     fn tick(&mut self, step: &mut StorageStep<'_>) {
-        let mut timeout = self.settings.timeout;
-        self.awake.tick(step.now, timeout / 2);
-        if self.awake.lasts(step.now) <= timeout {
-            timeout = Duration::MAX;
-        }
+        let timeout = self.awake.patience(step.now, self.settings.timeout);
         let overdue = match (&self.watch, &self.line) {
             (Some(watch), _) if watch.is_overdue(step.now, timeout) => Some(watch.connection),
             (_, Some((id, line))) if line.overdue(step.now, timeout) => Some(*id),

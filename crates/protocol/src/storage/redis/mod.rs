@@ -394,8 +394,7 @@ impl Redis {
     }
 
     fn tick(&mut self, step: &mut StorageStep<'_>) {
-        self.awake.tick(step.now, self.settings.timeout / 2);
-        let timeout = self.patience(step.now);
+        let timeout = self.awake.patience(step.now, self.settings.timeout).max(self.patience(step.now));
         if self.health.is_up() && step.now.since(self.up_since) >= STABLE {
             self.backoff.reset();
             self.listeners.iter_mut().for_each(Listener::reset_backoff);

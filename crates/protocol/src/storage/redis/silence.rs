@@ -15,13 +15,9 @@ const SCRIPT_PATIENCE: Duration = Duration::from_secs(1);
 const WALK_PATIENCE: Duration = Duration::from_secs(60);
 
 impl Redis {
-    /// How long the server may be silent: any time unless this process has run for as long itself. When its machine goes on
-    /// after a sleep, the server's does too, with nothing answered yet.
+    /// How long the server may be silent.
     pub(super) fn patience(&self, now: Time) -> Duration {
         let timeout = self.settings.timeout;
-        if self.awake.lasts(now) <= timeout {
-            return Duration::MAX;
-        }
         let lines = || self.shared.iter().flatten().chain(&self.pinned).map(|(_, line)| line);
         let listeners = self.listeners.iter().filter_map(|listener| listener.line.as_ref());
         let silent = self.admin.overdue(now, timeout)
