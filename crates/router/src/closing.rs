@@ -7,7 +7,6 @@ use runtime::reactor::Io;
 
 use crate::driver::RouterDriver;
 use crate::front::Connection;
-use crate::siblings::Siblings;
 
 impl RouterDriver {
     /// Tells the machine what every client holds.
@@ -34,7 +33,7 @@ impl RouterDriver {
             seen: state.seen,
         };
         let all: Vec<Holdings> = self.connections.all().map(held).collect();
-        let elsewhere_bytes = self.engine.siblings.as_ref().map_or(0, Siblings::held_elsewhere);
+        let elsewhere_bytes = self.engine.siblings.held_elsewhere();
         self.step(io, now, Input::Held { clients: all, elsewhere_bytes });
     }
 }

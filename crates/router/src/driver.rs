@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use config::{Address, Config, FrontProtocol, key_bytes};
-use hdrhistogram::Histogram;
 use protocol::router::{ClientId, ClusterHotKey, Input, UserSource};
 use protocol::time::Time;
 use runtime::instance::NewPlacement;
@@ -31,8 +30,6 @@ pub(crate) struct RouterDriver {
     pub(crate) id: String,
     pub(crate) engine: Engine,
     pub(crate) connections: Connections,
-    /// Where the router has one thread; several have one histogram together.
-    pub(crate) latencies: Histogram<u64>,
     pub(crate) refused_total: u64,
     /// As they were last told to the log.
     users_differing: Vec<String>,
@@ -62,9 +59,12 @@ impl RouterDriver {
         let config = member.config;
         RouterDriver {
             id: member.id.to_owned(),
+            connections: Connections::new(
+                config.limits.output_bytes_max.0 as usize,
+                protocol,
+                engine.siblings.clone(),
+            ),
             engine,
-            connections: Connections::new(config.limits.output_bytes_max.0 as usize, protocol),
-            latencies: crate::status::histogram(),
             refused_total: 0,
             users_differing: Vec::new(),
             held_back: Vec::new(),
@@ -81,9 +81,7 @@ impl RouterDriver {
     }
 
     fn accepted(&mut self, io: &mut Io, connection: ConnectionId, listener: ListenerId) {
-        // One that shares its listeners counts this one already.
-        let count = io.shared_count().map_or(self.connections.count(), |count| count.saturating_sub(1));
-        if count >= self.config.limits.clients_max {
+        if self.engine.siblings.clients() >= self.config.limits.clients_max {
             self.refused_total += 1;
             let told = if self.memcached.is_some() { TOO_MANY_MEMCACHED_CLIENTS } else { TOO_MANY_CLIENTS };
             io.out(connection).extend_from_slice(told);
@@ -143,15 +141,14 @@ impl RouterDriver {
     }
 
     fn hear_siblings(&mut self, io: &mut Io) {
-        let Some(siblings) = &self.engine.siblings else { return };
-        for (thread, message) in siblings.heard() {
+        for (thread, message) in self.engine.siblings.heard() {
             self.step(io, io.now(), Input::Sibling { thread, message });
         }
     }
 
     /// Whether this is the thread that speaks for the router in the log.
     fn is_first(&self) -> bool {
-        self.engine.siblings.as_ref().is_none_or(|siblings| siblings.place().own == 0)
+        self.engine.siblings.place().own == 0
     }
 
     fn hand_spans_over(&mut self) {
@@ -219,11 +216,9 @@ impl Role for RouterDriver {
         self.step(io, now, Input::Tick);
         self.let_go_on(io);
         self.hand_spans_over();
-        let mut held_bytes = (io.held_bytes() + self.connections.kept_bytes()) as u64;
-        if let Some(siblings) = &self.engine.siblings {
-            siblings.hold(held_bytes);
-            held_bytes += siblings.held_elsewhere();
-        }
+        let siblings = &self.engine.siblings;
+        siblings.hold((io.held_bytes() + self.connections.kept_bytes()) as u64);
+        let held_bytes = siblings.held();
         if shows || held_bytes > self.config.limits.client_buffers_bytes_max.0 {
             self.tell_held(io, now);
         }
@@ -309,8 +304,8 @@ impl Role for RouterDriver {
         }
         self.hand_spans_over();
         let done = self.connections.count() == 0;
-        if done && let Some(siblings) = &self.engine.siblings {
-            siblings.tell_end();
+        if done {
+            self.engine.siblings.tell_end();
         }
         done
     }

@@ -6,8 +6,7 @@ use bytes::Bytes;
 use commands::memcached::Dialect;
 use config::{Address, Config};
 use protocol::router::{
-    ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, ThreadPlace,
-    UserSource,
+    ClientId, CloseReason, Effect, Input, Router, RouterConfig, RouterSettings, Routing, UserSource,
 };
 use protocol::time::Time;
 use runtime::clock;
@@ -38,8 +37,8 @@ pub(crate) trait Front {
 pub(crate) struct Engine {
     pub(crate) router: Router,
     pub(crate) peers: Peers,
-    /// The other threads of a router that has several.
-    pub(crate) siblings: Option<Siblings>,
+    /// The threads of its router.
+    pub(crate) siblings: Siblings,
     shims_linked: usize,
     shims_count: usize,
     nodes_dialled: usize,
@@ -53,10 +52,10 @@ impl Engine {
         config: &Config,
         id: RouterId,
         users: UserSource,
-        siblings: Option<Siblings>,
+        siblings: Siblings,
         streams: bool,
     ) -> Result<Engine, String> {
-        let place = siblings.as_ref().map_or_else(ThreadPlace::default, Siblings::place);
+        let place = siblings.place();
         let mut engine = Engine {
             router: Router::new(RouterConfig { users, place, streams, ..machine_config(config) }),
             siblings,
@@ -154,9 +153,7 @@ impl Engine {
                     }
                 }
                 Effect::Resume { client } => front.resume(io, client),
-                Effect::Tell { thread, message } => {
-                    self.siblings.iter().for_each(|siblings| siblings.tell(thread, message.clone()));
-                }
+                Effect::Tell { thread, message } => self.siblings.tell(thread, message),
                 Effect::Close { client, reason } => {
                     self.router.step(now, Input::Closed { client }, &mut effects);
                     front.close(io, client, &reason);

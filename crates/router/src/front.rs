@@ -10,6 +10,7 @@ use wire::memcached::RequestReader;
 use crate::closing::told;
 use crate::engine::Front;
 use crate::kept::Kept;
+use crate::siblings::Siblings;
 
 /// A client that lets this much pile up, in multiples of the limit at which no more of its commands are carried out, does
 /// not read at all and is closed.
@@ -66,6 +67,7 @@ impl Connection {
 /// The connections by the index that is their `ClientId` too.
 #[derive(Debug)]
 pub(crate) struct Connections {
+    siblings: Siblings,
     connections: Vec<Option<Connection>>,
     count: usize,
     out_bytes_max: usize,
@@ -80,8 +82,9 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn new(out_bytes_max: usize, protocol: FrontProtocol) -> Connections {
+    pub(crate) fn new(out_bytes_max: usize, protocol: FrontProtocol, siblings: Siblings) -> Connections {
         Connections {
+            siblings,
             connections: Vec::new(),
             count: 0,
             out_bytes_max,
@@ -111,6 +114,7 @@ impl Connections {
             self.connections.resize_with(id.index() + 1, || None);
         }
         self.count += 1;
+        self.siblings.add_client();
         self.connections[id.index()] = Some(Connection::new(id, now));
         ClientId(id.index() as u32)
     }
@@ -132,6 +136,7 @@ impl Connections {
     pub(crate) fn remove(&mut self, client: ClientId) -> Option<Connection> {
         let removed = self.connections.get_mut(client.0 as usize)?.take()?;
         self.count -= 1;
+        self.siblings.remove_client();
         self.kept_bytes -= removed.counted_bytes;
         Some(removed)
     }

@@ -37,11 +37,8 @@ pub fn spawn(
     for _ in 1..config.router(router).threads() {
         members.push(members[0].another()?);
     }
-    let mut siblings = vec![None];
-    if members.len() > 1 {
-        Dealer::join(members.iter_mut().map(|member| &mut member.io));
-        siblings = Siblings::new(members.iter().map(NewMember::waker)).into_iter().map(Some).collect();
-    }
+    Dealer::join(members.iter_mut().map(|member| &mut member.io));
+    let siblings = Siblings::new(members.iter().map(NewMember::waker));
     let users = users(config).map_err(|reason| StartError::refused(id, reason))?;
     let mut threads = Vec::with_capacity(members.len());
     for (thread, (mut member, siblings)) in members.into_iter().zip(siblings).enumerate() {

@@ -18,17 +18,13 @@ pub(crate) fn histogram() -> Histogram<u64> {
 impl RouterDriver {
     pub(crate) fn make_status(&mut self, now: Time) -> MemberStatus {
         let Engine { router, siblings, .. } = &mut self.engine;
-        let mut record = |latencies: &mut Histogram<u64>| {
-            router.latencies().drain(|value, count| {
-                // Values are within the bounds, so recording cannot fail.
-                let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
-            });
-            LatencyStatus::of(latencies)
-        };
-        let latency = match siblings {
-            Some(siblings) => record(&mut siblings.latencies()),
-            None => record(&mut self.latencies),
-        };
+        let mut latencies = siblings.latencies();
+        router.latencies().drain(|value, count| {
+            // Values are within the bounds, so recording cannot fail.
+            let _ = latencies.record_n(value.clamp(1, LATENCY_US_MAX), count);
+        });
+        let latency = LatencyStatus::of(&latencies);
+        drop(latencies);
         MemberStatus::Router(self.router_status(now, latency))
     }
 

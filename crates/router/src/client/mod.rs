@@ -22,6 +22,7 @@ use wire::resp::{Command, Value};
 pub use error::{ConnectError, Error};
 
 use crate::engine::Engine;
+use crate::siblings::Siblings;
 use driver::ClientDriver;
 use queue::{Queue, Submission};
 
@@ -99,7 +100,8 @@ impl Client {
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
         // Whoever has the cluster's secret has the data.
         let owner = UserSource::Given(Arc::default());
-        let mut engine = Engine::new(config, id, owner, None, false).map_err(ConnectError::Map)?;
+        let mut engine =
+            Engine::new(config, id, owner, Siblings::alone(io.waker()), false).map_err(ConnectError::Map)?;
         let certificates = Certificates::load(config)?;
         engine.secure(&certificates);
         engine.dial(&mut io, config);

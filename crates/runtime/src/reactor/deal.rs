@@ -48,11 +48,6 @@ impl Dealer {
     pub fn counts(&self) -> Vec<usize> {
         self.0.iter().map(|table| table.count.load(Ordering::Relaxed)).collect()
     }
-
-    /// Connections of all reactors.
-    pub fn total(&self) -> usize {
-        self.0.iter().map(|table| table.count.load(Ordering::Relaxed)).sum()
-    }
 }
 
 impl Seat {
@@ -79,11 +74,6 @@ impl Seat {
     /// A connection of this one is gone.
     pub(crate) fn left(&self) {
         self.dealer.0[self.own].count.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Connections of all that share.
-    pub(crate) fn total(&self) -> usize {
-        self.dealer.total()
     }
 }
 

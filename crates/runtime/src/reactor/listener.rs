@@ -75,11 +75,6 @@ impl Io {
         id
     }
 
-    /// Accepted connections of all reactors that share listeners with this one; `None` if none do.
-    pub fn shared_count(&self) -> Option<usize> {
-        self.seat.as_ref().map(Seat::total)
-    }
-
     /// Where it listens, with port 0 resolved.
     ///
     /// # Panics
