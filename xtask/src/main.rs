@@ -15,6 +15,7 @@ mod docs;
 mod flaky;
 mod fuzz;
 mod garden;
+mod group;
 mod jepsen;
 mod model;
 mod mutants;

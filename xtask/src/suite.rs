@@ -3,12 +3,13 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use serde_json::Value;
 
+use crate::group::{GroupEnd, ProcessGroup};
 use crate::{cargo, print, setup, tell};
 
 /// Both parts in one, with the same selection of packages: another one would unify features differently and build half of
@@ -22,12 +23,16 @@ const THREADS_PER_CORE: usize = 3;
 /// A program whose tests see to it themselves how many run, and which want to be alone; and threads for those that wait.
 const WITH_TURNS: (&str, usize) = ("tests/end_to_end/main.rs", 40);
 const POLL: Duration = Duration::from_millis(20);
+/// A program that takes longer hangs, even on a machine that has more to do than it can: the longest takes eight minutes on
+/// two cores.
+const TIME_MAX: Duration = Duration::from_secs(40 * 60);
 
 const USAGE: &str = "\
 Usage: cargo xtask suite test|end-to-end [FILTER]
 
 Runs the unit tests, or those with programs of their own, a program per core and several tests of each at a time; with FILTER only tests whose name
-contains it. Goes on after a failure and prints the output of each program that failed. `cargo test` does the same, one program
+contains it. Goes on after a failure and prints the output of each program that failed, or that was killed as it did
+not end within 40 minutes. `cargo test` does the same, one program
 after the other.
 ";
 
@@ -45,8 +50,7 @@ struct Program {
 /// A program that runs.
 struct Running {
     program: Program,
-    child: Child,
-    began: Instant,
+    group: ProcessGroup,
     log: PathBuf,
 }
 
@@ -94,13 +98,12 @@ fn part_of(root: &Path, part: &str, filter: Option<&str>) -> anyhow::Result<()> 
         std::thread::sleep(POLL);
         let mut still = Vec::new();
         for mut one in running {
-            let Some(status) = one.child.try_wait()? else {
+            let Some(end) = one.group.ended()? else {
                 still.push(one);
                 continue;
             };
             count += 1;
-            tell_end(&one, status.success());
-            if !status.success() {
+            if !tell_end(&one, end) {
                 failed.push(format!("{} of {}", one.program.name, one.program.package));
             }
         }
@@ -160,30 +163,33 @@ fn start(root: &Path, program: Program, filter: Option<&str>, folder: &Path) -> 
     command.env("CARGO_PKG_NAME", &program.package).env("CARGO_MANIFEST_DIR", &program.folder);
     command.env(setup::PYTHON_VARIABLE, setup::python(root));
     command.stdout(output.try_clone()?).stderr(output);
-    let child = command.spawn().with_context(|| format!("starting {}", program.executable.display()))?;
-    Ok(Running { program, child, began: Instant::now(), log })
+    let group = ProcessGroup::start(command, TIME_MAX)?;
+    Ok(Running { program, group, log })
 }
 
-/// The result of a program, or all that it has printed if it failed.
-fn tell_end(running: &Running, passed: bool) {
+/// Prints the result of a program, or all that it has printed if it failed. False: it did.
+fn tell_end(running: &Running, end: GroupEnd) -> bool {
     let output = std::fs::read(&running.log).unwrap_or_default();
     let output = String::from_utf8_lossy(&output);
-    let Running { program, began, .. } = running;
+    let Running { program, group, .. } = running;
     print(&format!(
         "     Running {} ({}): {:.1} s\n",
         program.name,
         program.package,
-        began.elapsed().as_secs_f64()
+        group.elapsed().as_secs_f64()
     ));
+    let passed = matches!(end, GroupEnd::Ended(status) if status.success());
     if passed {
         output
             .lines()
             .filter(|line| line.starts_with("test result: "))
             .for_each(|line| print(&format!("{line}\n")));
     } else {
-        tell(&format!("{} of {} failed:", program.name, program.package));
+        let how = if end == GroupEnd::Hung { "did not end and was killed" } else { "failed" };
+        tell(&format!("{} of {} {how}:", program.name, program.package));
         print(&output);
     }
+    passed
 }
 
 #[cfg(test)]

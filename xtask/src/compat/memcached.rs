@@ -4,18 +4,15 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::{Duration, Instant};
-
-use anyhow::Context;
-use rustix::process::{Pid, Signal, kill_process_group};
+use std::time::Duration;
 
 use super::report::{self, CaseOutcome, CaseRow, Test};
 use super::skip::Skips;
 use super::{CompatArguments, source, tap};
 use crate::cluster::{Folder, Layer, Layout, LayoutStorage, ProcessCluster, mortal};
+use crate::group::ProcessGroup;
 
 /// Then a script, with all that it has started, is ended. What it has told until then counts.
 const SCRIPT_MAX: Duration = Duration::from_secs(60);
@@ -136,15 +133,7 @@ fn run(source: &Path, name: &str, address: SocketAddr, log: &Path) -> anyhow::Re
     command.current_dir(source).arg("-It/lib").arg(PathBuf::from("t").join(format!("{name}.t")));
     command.env("T_MEMD_USE_DAEMON", address.to_string());
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
-    // A group of its own: what it forks ends with it, and nothing else does.
-    let mut child = command.process_group(0).spawn().context("compat: starting perl")?;
-    let group = Pid::from_child(&child);
-    let deadline = Instant::now() + SCRIPT_MAX;
-    while child.try_wait()?.is_none() && Instant::now() < deadline {
-        std::thread::sleep(POLL);
-    }
-    let _ = kill_process_group(group, Signal::KILL);
-    child.wait()?;
+    ProcessGroup::start(command, SCRIPT_MAX)?.wait(POLL)?;
     Ok(tap::parse(&String::from_utf8_lossy(&std::fs::read(log)?)))
 }
 

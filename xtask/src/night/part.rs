@@ -1,16 +1,13 @@
 //! One command with a time limit, its output in a file, and what to tell of it. Not which commands there are.
 
 use std::fs::File;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
+use std::time::Duration;
 
-use anyhow::{Context, bail};
-use rustix::process::{Pid, Signal, kill_process_group};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use anyhow::Context;
+
+use crate::group::{GroupEnd, ProcessGroup};
 
 const POLL: Duration = Duration::from_millis(100);
 /// A part that has not ended so long after its time hangs.
@@ -72,43 +69,13 @@ impl NightPart {
         let mut command = crate::cargo::command();
         command.args(&self.arguments).envs(self.variables.iter().cloned()).current_dir(root);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        // A group of its own, so that what hangs ends with what it has started.
-        // A terminal's ctrl-c reaches this process alone, which hands it on.
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).context("listening to signals")?;
-        }
-        let mut child = command.process_group(0).spawn().context("starting cargo")?;
-        let began = Instant::now();
-        let ended = wait(&mut child, self.time + GRACE, &stop)?;
-        let verdict = match ended {
-            Some(status) if status.success() => PartVerdict::Passed,
-            Some(_) => PartVerdict::Failed,
-            None => PartVerdict::Hung,
+        let mut group = ProcessGroup::start(command, self.time + GRACE)?;
+        let verdict = match group.wait(POLL)? {
+            GroupEnd::Ended(status) if status.success() => PartVerdict::Passed,
+            GroupEnd::Ended(_) => PartVerdict::Failed,
+            GroupEnd::Hung => PartVerdict::Hung,
         };
-        Ok(PartOutcome { part: self, verdict, took: began.elapsed(), log })
-    }
-}
-
-/// How it ended, unless that took too long: then it was killed, and everything that it had started. An error if all of this
-/// is to stop.
-fn wait(child: &mut Child, time_max: Duration, stop: &AtomicBool) -> anyhow::Result<Option<ExitStatus>> {
-    let began = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
-        }
-        let stopped = stop.load(Ordering::Relaxed);
-        if stopped || began.elapsed() > time_max {
-            // The child has not been waited for, so its group is still its own.
-            kill_process_group(Pid::from_child(child), Signal::KILL).context("killing what hangs")?;
-            child.wait()?;
-            if stopped {
-                bail!("interrupted; what was running was killed");
-            }
-            return Ok(None);
-        }
-        std::thread::sleep(POLL);
+        Ok(PartOutcome { part: self, verdict, took: group.elapsed(), log })
     }
 }
 
@@ -219,7 +186,7 @@ failures:
     }
 
     #[test]
-    fn a_part_that_fails_or_hangs_is_told_with_its_output() {
+    fn a_part_that_fails_is_told_with_its_output() {
         let folder = Folder::new("part").unwrap();
         let part = NightPart::new("version", &["--version"], Duration::ZERO);
         let passed = part.run(crate::root(), folder.path()).unwrap();
@@ -231,10 +198,5 @@ failures:
         let summary = failed.summary();
         assert!(summary.contains("again: CASES=7 cargo no-such-command\n"), "{summary}");
         assert!(summary.contains("no-such.log") && failed.tail().contains("no-such-command"), "{summary}");
-        let sleeper = || std::process::Command::new("sleep").arg("1000").process_group(0).spawn().unwrap();
-        let (going, stopped) = (AtomicBool::new(false), AtomicBool::new(true));
-        assert_eq!(wait(&mut sleeper(), Duration::from_millis(1), &going).unwrap(), None);
-        let error = wait(&mut sleeper(), Duration::from_secs(1000), &stopped).unwrap_err();
-        assert!(error.to_string().starts_with("interrupted"), "{error}");
     }
 }
