@@ -214,6 +214,32 @@ fn receivers_are_the_clients_behind_the_routers_and_whoever_else_storage_has() {
     assert_eq!(world.told(), expected);
 }
 
+/// Storage answers in the order in which it was asked, so what it answers first it did first.
+#[test]
+fn whoever_subscribes_after_a_message_is_not_counted_as_its_receiver() {
+    let mut world = World::new(1);
+    world.subscribers(1, TopicKind::Channel, "news", 3);
+    world.confirm("SUBSCRIBE news");
+    world.ask(2, 1, &["PUBLISH", "news", "m"]);
+    world.subscribe(1, 2, TopicKind::Pattern, "n*", 1);
+    world.subscribe(2, 3, TopicKind::Channel, "later", 5);
+    world.publish(&["message", "news", "m"]);
+    world.answer("PUBLISH news m", ":1\r\n");
+    assert_eq!(world.told(), ["1 Channel news", "2 r1 :3\\r\\n"]);
+    world.confirm("PSUBSCRIBE n*");
+    world.ask(2, 4, &["PUBSUB", "NUMSUB", "later"]);
+    world.confirm("SUBSCRIBE later");
+    world.answer("PUBSUB NUMSUB later", "*2\r\n$5\r\nlater\r\n:1\r\n");
+    world.ask(2, 5, &["PUBLISH", "news", "m"]);
+    // The last one leaves while it is published: it gets nothing any more.
+    world.subscribers(1, TopicKind::Pattern, "n*", 0);
+    world.answer("PUBLISH news m", ":2\r\n");
+    world.confirm("PUNSUBSCRIBE n*");
+    let expected =
+        ["1 r2 +OK\\r\\n", "2 r3 +OK\\r\\n", "2 r4 *2\\r\\n$5\\r\\nlater\\r\\n:5\\r\\n", "2 r5 :3\\r\\n"];
+    assert_eq!(world.told(), expected);
+}
+
 #[test]
 fn channels_of_other_shims_are_theirs_to_publish_and_to_count() {
     let mut world = World::new(2);

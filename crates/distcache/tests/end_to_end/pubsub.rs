@@ -6,15 +6,32 @@ use std::collections::BTreeMap;
 use redis::Commands;
 use wire::resp::Value;
 
-use crate::cluster::{Client, Cluster, Layout, Program, RedisServer, installed, shared, until};
+use crate::cluster::{Client, Cluster, Layout, Program, REPLY_MAX, RedisServer, installed, shared, until};
 
 /// Who says what; a line without a command only listens.
 const SESSION: &str = include_str!("pubsub_session.txt");
 
+/// Connections of all threads of some routers: each thread hears from servers by links of its own.
+struct Barrier(Vec<Client>);
+
+impl Barrier {
+    fn new(connect: impl Fn(usize) -> Client) -> Barrier {
+        Barrier((0..8).map(connect).collect())
+    }
+
+    /// Waits until every thread has heard what servers have told subscribers by now, and servers have what it told them.
+    fn wait(&mut self) {
+        for client in &mut self.0 {
+            // Asks every server, on the connection that tells subscribers.
+            client.call(&["PUBSUB", "CHANNELS", "nobody's"]);
+        }
+    }
+}
+
 /// Everything that each line of the session brings to each of the clients.
 fn session(connect: impl Fn() -> Client) -> Vec<String> {
     let mut clients: Vec<Client> = (0..4).map(|_| connect()).collect();
-    let mut barrier = connect();
+    let mut barrier = Barrier::new(|_| connect());
     let mut shown = Vec::new();
     for line in SESSION.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (who, commands) = line.split_once("> ").expect("CLIENT> COMMANDS");
@@ -23,8 +40,7 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
         shown.push(line.to_owned());
         clients[speaker].write(sent.as_bytes()).expect("written");
         shown.push(format!("{who} {}", clients[speaker].heard().join(" ")));
-        // Its answer comes behind all that servers have told subscribers by now.
-        barrier.call(&["PUBSUB", "CHANNELS", "nobody's"]);
+        barrier.wait();
         for (index, client) in clients.iter_mut().enumerate().filter(|(index, _)| *index != speaker) {
             let mut frames = client.heard();
             if commands.starts_with("MSET") {
@@ -86,11 +102,13 @@ fn the_embedded_store_publishes_too() {
     let cluster = Cluster::up(Layout::embedded(2));
     let mut subscriber = cluster.connect(0).resp3();
     let mut publisher = cluster.connect(0);
+    let mut barrier = Barrier::new(|_| cluster.connect(0));
     subscriber.write(b"SUBSCRIBE one two\r\nPSUBSCRIBE t*\r\nSSUBSCRIBE one\r\n").expect("written");
     assert_eq!(subscriber.heard().len(), 4);
     for (command, count) in [("PUBLISH one m", 1), ("PUBLISH two m", 2), ("SPUBLISH one m", 1)] {
         let words: Vec<&str> = command.split(' ').collect();
         assert_eq!(publisher.call(&words), Value::Integer(count), "{command}");
+        barrier.wait();
         assert_eq!(subscriber.heard().len() as i64, count, "{command}");
     }
     assert_eq!(publisher.call(&["PUBSUB", "NUMPAT"]), Value::Integer(1));
@@ -114,10 +132,12 @@ fn routers_and_shims_count_together() {
         subscriber.write(b"SUBSCRIBE news\r\nPSUBSCRIBE n*\r\n").expect("written");
         assert_eq!(subscriber.heard().len(), 2);
     }
+    let mut barrier = Barrier::new(|index| cluster.connect(index % 2));
     for router in [0, 1] {
         let mut publisher = cluster.connect(router);
         assert_eq!(publisher.call(&["PUBLISH", "news", "m"]), Value::Integer(20));
         assert_eq!(publisher.call(&["PUBSUB", "NUMPAT"]), Value::Integer(1));
+        barrier.wait();
         for subscriber in &mut subscribers {
             assert_eq!(subscriber.heard().len(), 2);
         }
@@ -192,9 +212,11 @@ fn a_subscriber_that_does_not_read_is_closed_and_harms_nobody() {
         assert_eq!(client.heard().len(), 1);
     }
     let mut publisher = cluster.connect(0);
+    let mut barrier = Barrier::new(|_| cluster.connect(0));
     let message = "x".repeat(256 << 10);
     until("the one that does not read is gone", || {
         let receivers = publisher.call(&["PUBLISH", "flood", &message]);
+        barrier.wait();
         assert_eq!(reader.heard().len(), 1);
         (receivers == Value::Integer(1)).then_some(())
     });
@@ -213,11 +235,14 @@ fn the_redis_crate_subscribes_unmodified() -> redis::RedisResult<()> {
     let _machine = shared();
     let servers = [RedisServer::start(), RedisServer::start()];
     let cluster = Cluster::up(Layout::before(&servers));
+    let mut barrier = Barrier::new(|_| cluster.connect(0));
     for protocol in ["", "?protocol=resp3"] {
         let client = redis::Client::open(format!("redis://{}/{protocol}", cluster.router(0)))?;
         let (mut listener, mut publisher) = (client.get_connection()?, client.get_connection()?);
         let mut pubsub = listener.as_pubsub();
-        pubsub.subscribe(&["rs:a", "rs:b"])?;
+        pubsub.set_read_timeout(Some(REPLY_MAX))?;
+        // One at a time: it takes the second channel's confirmation for that of the next command.
+        ["rs:a", "rs:b"].into_iter().try_for_each(|channel| pubsub.subscribe(channel))?;
         pubsub.psubscribe("rs:*")?;
         for channel in ["rs:a", "rs:b", "rs:c"] {
             let receivers: i64 = publisher.publish(channel, "payload")?;
@@ -230,10 +255,12 @@ fn the_redis_crate_subscribes_unmodified() -> redis::RedisResult<()> {
         }
         pubsub.unsubscribe("rs:a")?;
         pubsub.punsubscribe("rs:*")?;
+        barrier.wait();
         assert_eq!(publisher.publish::<_, _, i64>("rs:a", "payload")?, 0);
         assert_eq!(publisher.publish::<_, _, i64>("rs:b", "payload")?, 1);
         assert_eq!(pubsub.get_message()?.get_channel_name(), "rs:b");
         drop(pubsub);
+        barrier.wait();
         assert_eq!(publisher.publish::<_, _, i64>("rs:b", "payload")?, 0);
         listener.set::<_, _, ()>("rs:key", 1)?;
         assert_eq!(listener.get::<_, i64>("rs:key")?, 1);

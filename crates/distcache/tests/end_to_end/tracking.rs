@@ -62,7 +62,9 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
             other => panic!("{other:?}"),
         })
         .collect();
-    let mut barrier = Barrier::new(connect(), "barrier");
+    // One for each thread of a router at least: what another thread has heard by now says nothing of this one.
+    let mut barriers =
+        ["barrier:a", "barrier:b", "barrier:c", "barrier:d"].map(|name| Barrier::new(connect(), name));
     let mut shown = Vec::new();
     for line in SESSION.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let (who, commands) = line.split_once("> ").expect("CLIENT> COMMANDS");
@@ -71,7 +73,7 @@ fn session(connect: impl Fn() -> Client) -> Vec<String> {
         shown.push(line.to_owned());
         clients[speaker].write(sent.replace("@c", &numbers[2]).as_bytes()).expect("written");
         let mut own = clients[speaker].heard();
-        barrier.wait();
+        barriers.iter_mut().for_each(Barrier::wait);
         own.extend(clients[speaker].heard());
         let nameless = |frame: String| frame.replace(&format!(":{}\\r\\n", numbers[2]), ":@c");
         let own: Vec<String> = own.into_iter().map(nameless).collect();
@@ -198,8 +200,8 @@ fn caches_agree(bounded: bool) {
     let hits: u64 = clients.iter().map(|client| client.hits).sum();
     assert!(hits > 0, "{hits} reads were answered from clients' caches");
     // Each is told of every expiry in the end, and then of nothing more.
-    let mut barriers =
-        [Barrier::new(cluster.connect(0), "first"), Barrier::new(cluster.connect(1), "second")];
+    let mut barriers = [(0, "first"), (0, "second"), (1, "third"), (1, "fourth")]
+        .map(|(router, name)| Barrier::new(cluster.connect(router), name));
     barriers.iter_mut().for_each(Barrier::wait);
     for client in &mut clients {
         // What it has been told while it did nothing.

@@ -75,9 +75,10 @@ impl Topics {
         &mut self.by_kind[kind as usize]
     }
 
-    /// How many more clients have the topic than storage counts for it.
+    /// How many more clients have the topic than storage counts for it. Where storage's answer comes before the one about
+    /// the topic, it was given before, and nobody has got what it counts.
     fn difference(topic: &Topic) -> i64 {
-        topic.clients() - i64::from(topic.active)
+        if topic.active { topic.clients() - 1 } else { 0 }
     }
 
     /// What to add to storage's number of receivers: its clients are one connection, ours are many.

@@ -13,7 +13,7 @@ use wire::resp::{Command, ReplyScanner, Value};
 const MARK: &str = "the-end-of-a-line";
 
 /// Longer than anything here may take; a reply that never comes fails the test by then.
-const REPLY_MAX: Duration = Duration::from_secs(120);
+pub(crate) const REPLY_MAX: Duration = Duration::from_secs(120);
 
 enum Stream {
     Tcp(TcpStream),

@@ -14,7 +14,7 @@ mod redis_cluster;
 mod redis_server;
 mod sentinels;
 
-pub(crate) use client::{Client, ok, text};
+pub(crate) use client::{Client, REPLY_MAX, ok, text};
 pub(crate) use control_group::ControlGroup;
 pub(crate) use directory::Directory;
 pub(crate) use etcd::Etcd;
