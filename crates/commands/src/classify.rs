@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use wire::resp::Command;
 
 use super::keys;
-use super::lookup::{find, find_subcommand};
+use super::lookup::{self, find, find_subcommand};
 use super::own;
 use super::parameter;
 use super::reason::RefusalReason;
@@ -56,6 +56,15 @@ pub struct Classified {
 
 /// Looks a command up and finds its keys. The error is what its client gets to read.
 pub fn classify(command: &Command) -> Result<Classified, CommandRefusal> {
+    // Most commands are this one, and all there is to say of it is known.
+    if command.len() == 2 && command.name().eq_ignore_ascii_case(b"get") {
+        let keys = SmallVec::from_buf([1]);
+        return Ok(Classified { keys, ..Classified::without_keys(lookup::GET, CommandKind::Read) });
+    }
+    looked_up(command)
+}
+
+fn looked_up(command: &Command) -> Result<Classified, CommandRefusal> {
     let spec = resolve(command)?;
     if !spec.accepts(command.len()) {
         return Err(CommandRefusal::Arity(spec.name));
@@ -167,4 +176,30 @@ fn names_database(command: &Command) -> bool {
 /// CONFIG SET name value [name value]...
 fn sets_harmless_parameters(command: &Command) -> bool {
     (2..command.len()).step_by(2).all(|place| parameter::may_be_set(command.arg(place)))
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::resp::Command;
+
+    use super::{classify, looked_up};
+
+    #[test]
+    fn what_is_known_without_a_search_is_what_the_table_says() {
+        for words in [
+            &["GET", "key"][..],
+            &["gEt", ""],
+            &["GET"],
+            &["GET", "a", "b"],
+            &["SET", "key"],
+            &["PUT", "key"],
+        ] {
+            let command = Command::from_args(words);
+            assert_eq!(
+                format!("{:?}", classify(&command)),
+                format!("{:?}", looked_up(&command)),
+                "{words:?}"
+            );
+        }
+    }
 }

@@ -13,6 +13,9 @@ const EMPTY: u16 = u16::MAX;
 
 static INDEX: [u16; SLOTS] = index();
 
+/// The entry of GET.
+pub(super) static GET: &CommandSpec = &TABLE[place_of(b"get")];
+
 const _: () = assert!(TABLE.len() * 2 < SLOTS, "lookups need empty slots to end");
 
 /// The whole table: commands without subcommands, and containers.
@@ -84,6 +87,22 @@ const fn slot(folded: &[u8; NAME_BYTES_MAX], length: usize) -> usize {
         at += 8;
     }
     (mixed >> 11) as usize % SLOTS
+}
+
+/// Panics, while it is compiled, on what is not in the table.
+const fn place_of(name: &[u8]) -> usize {
+    let mut entry = 0;
+    loop {
+        let known = TABLE[entry].name.as_bytes();
+        let mut byte = 0;
+        while byte < name.len() && byte < known.len() && known[byte] == name[byte] {
+            byte += 1;
+        }
+        if byte == name.len() && byte == known.len() {
+            return entry;
+        }
+        entry += 1;
+    }
 }
 
 const fn index() -> [u16; SLOTS] {

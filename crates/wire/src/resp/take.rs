@@ -51,6 +51,12 @@ impl RespLimits {
         authenticated: true,
     };
 
+    /// Whether no limit is below what `short_array` takes.
+    #[inline]
+    fn allow_short_arrays(&self) -> bool {
+        self.arguments_max >= 8 && self.bulk_bytes_max >= 99 && self.frame_bytes_max >= 1024
+    }
+
     const UNAUTHENTICATED_ARGUMENTS_MAX: i64 = 10;
     const UNAUTHENTICATED_BULK_BYTES_MAX: i64 = 16 << 10;
 }
@@ -139,6 +145,38 @@ pub(super) enum ScanStep {
 
 /// Reads the array that starts `bytes`.
 pub(super) fn multibulk(bytes: &[u8], limits: &RespLimits) -> Result<ScanStep, ProtocolError> {
+    match short_array(bytes) {
+        Some((args, end)) if limits.allow_short_arrays() => Ok(ScanStep::Whole { args, end }),
+        _ => any_array(bytes, limits),
+    }
+}
+
+/// The array that starts `bytes` if it is as most are: whole, of up to 8 arguments of up to 99 bytes. `None` is not an error.
+#[inline]
+fn short_array(bytes: &[u8]) -> Option<(Spans, usize)> {
+    let [b'*', count @ b'1'..=b'8', b'\r', b'\n', ..] = *bytes else { return None };
+    let (mut args, mut at) = (Spans::new(), 4);
+    for _ in b'0'..count {
+        let header: &[u8; 5] = bytes.get(at..)?.first_chunk()?;
+        let (length, start) = match *header {
+            [b'$', ones @ b'0'..=b'9', b'\r', b'\n', _] => (ones - b'0', at + 4),
+            [b'$', tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n'] => {
+                ((tens - b'0') * 10 + ones - b'0', at + 5)
+            }
+            _ => return None,
+        };
+        let end = start + usize::from(length);
+        if bytes.get(end..end + 2)? != b"\r\n" {
+            return None;
+        }
+        args.push((start as u32, end as u32));
+        at = end + 2;
+    }
+    Some((args, at))
+}
+
+/// The same of any array.
+fn any_array(bytes: &[u8], limits: &RespLimits) -> Result<ScanStep, ProtocolError> {
     let (count, mut at) = match length_line(bytes, 1, limits.line_bytes_max) {
         LengthLine::Length { value, end } => (value, end),
         LengthLine::Partial => return Ok(ScanStep::Needs(bytes.len() + 1)),
@@ -252,7 +290,49 @@ fn length_line_slow(bytes: &[u8], from: usize, line_bytes_max: usize) -> LengthL
 mod tests {
     use bytes::Bytes;
 
-    use super::{ProtocolError, RespLimits, RespTaken, next_command};
+    use super::{
+        Command, ProtocolError, RespLimits, RespTaken, ScanStep, any_array, next_command, short_array,
+    };
+
+    /// Whatever is read the short way is read the long way, too, and everything that is short is.
+    #[test]
+    fn short_arrays_are_what_any_array_is() {
+        let longest = "x".repeat(99);
+        let commands = [
+            Command::from_args(&["GET", "key:000000000001"]),
+            Command::from_args(&["SET", "", "\r\n$3\r\n"]),
+            Command::from_args(&["1", "2", "3", "4", "5", "6", "7", &longest]),
+            Command::from_args(&["GET", &"x".repeat(100)]),
+            Command::from_args(&["1", "2", "3", "4", "5", "6", "7", "8", "9"]),
+        ];
+        let limits = RespLimits::default();
+        let (mut shorts, mut wholes) = (0, 0);
+        for (index, command) in commands.iter().enumerate() {
+            let frame = [&command.frame()[..], b"*1\r\n"].concat();
+            assert_eq!(short_array(&frame).is_some(), index < 3, "{command:?}");
+            let cuts = (0..frame.len()).map(|length| frame[..length].to_vec());
+            let changes = (0..frame.len()).flat_map(|at| {
+                let frame = &frame;
+                b"*$\r\n0123456789-x".iter().map(move |&byte| {
+                    let mut changed = frame.clone();
+                    changed[at] = byte;
+                    changed
+                })
+            });
+            for bytes in cuts.chain(changes).filter(|bytes| bytes.first() == Some(&b'*')) {
+                let whole = match any_array(&bytes, &limits) {
+                    Ok(ScanStep::Whole { args, end }) => Some((args, end)),
+                    _ => None,
+                };
+                wholes += usize::from(whole.is_some());
+                if let Some(short) = short_array(&bytes) {
+                    shorts += 1;
+                    assert_eq!(Some(short), whole, "{}", bytes.escape_ascii());
+                }
+            }
+        }
+        assert!(shorts > 1000 && wholes > shorts, "{shorts} {wholes}");
+    }
 
     #[test]
     fn only_a_client_hello_is_taken_for_tls() {

@@ -22,18 +22,20 @@ const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on anot
                          this transaction; nothing was executed";
 
 impl Flow {
-    /// A command of a client, in its turn. Only once there is a map.
-    pub(crate) fn begin(&mut self, step: &mut RouterStep<'_>, client: u32, request: ClientRequest) {
-        let ClientRequest { routed, manner } = request;
-        let (Some(placement), Some(caller)) = (self.traffic.placement.clone(), self.callers.get(client))
-        else {
-            return;
-        };
+    /// A command of a client, in its turn. Only once there is a map. The reply is given back if it is bare and here already, with
+    /// nothing before it.
+    pub(crate) fn begin(
+        &mut self,
+        step: &mut RouterStep<'_>,
+        client: u32,
+        request: ClientRequest,
+    ) -> Option<Bytes> {
+        let ClientRequest { routed, manner, bare } = request;
+        let placement = self.traffic.placement.clone()?;
+        let caller = self.callers.get(client)?;
         let sequence = caller.pipeline.next();
         let Routed { command, classified, way, kept } = &routed;
         let keys = keys_of(&placement, command, classified);
-        let (touch, held_bytes) = (Touch::of(classified, &keys), command.frame().len());
-        let mut ran = Ran::new(step.now, classified);
         let job = LaunchJob {
             client,
             sequence,
@@ -54,6 +56,15 @@ impl Flow {
             true => Ok(OperationProgress::Done(replies::error(ELSEWHERE))),
             false => self.launch(step, &job, way),
         };
+        if let Ok(OperationProgress::Done(bytes)) = &launched
+            && bare
+            && let Some(caller) = self.callers.get_mut(client).filter(|caller| caller.is_idle())
+        {
+            caller.replied(bytes.len(), step.config);
+            return Some(bytes.clone());
+        }
+        let (touch, held_bytes) = (Touch::of(classified, &keys), command.frame().len());
+        let mut ran = Ran::new(step.now, classified);
         let script = classified.script;
         let progress = match launched {
             Ok(progress) => {
@@ -87,6 +98,7 @@ impl Flow {
             ..ClientOperation::new(step.now, touch, progress)
         };
         self.enqueue(step, client, operation);
+        None
     }
 
     /// What the front answers itself, in its turn.
@@ -110,7 +122,7 @@ impl Flow {
 
     /// UNWATCH, DISCARD, RESET or an EXEC that does nothing: nothing is watched any more, in its turn.
     pub(crate) fn end_watch(&mut self, step: &mut RouterStep<'_>, client: u32, request: ClientRequest) {
-        let ClientRequest { routed, manner } = request;
+        let ClientRequest { routed, manner, .. } = request;
         let Some(caller) = self.callers.get_mut(client) else { return };
         let progress = match routed.way {
             CommandWay::EndsWatch(told) if caller.pipeline.next() == caller.pipeline.first() => {

@@ -51,6 +51,11 @@ impl Caller {
             || self.pipeline.turns().len() >= TURN_COMMANDS
     }
 
+    /// Whether nothing of it is unanswered.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pipeline.len() == 0 && !self.stalled
+    }
+
     /// Whether it has room enough again to be read on.
     pub(crate) fn has_drained(&self, config: &RouterConfig) -> bool {
         self.pipeline.len() <= self.window.min(config.settings.pipeline_max) / 2
@@ -59,7 +64,7 @@ impl Caller {
     }
 
     /// A reply of this size went out; the next ones may be as large.
-    fn replied(&mut self, reply_bytes: usize, config: &RouterConfig) {
+    pub(crate) fn replied(&mut self, reply_bytes: usize, config: &RouterConfig) {
         let fitting = (config.settings.pipeline_bytes_max / reply_bytes.max(1)).max(1);
         self.window = (self.window + 1).min(fitting).min(config.settings.pipeline_max);
     }

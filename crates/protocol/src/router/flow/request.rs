@@ -30,6 +30,8 @@ pub(crate) struct RequestOrigin {
 pub(crate) struct ClientRequest {
     pub(crate) routed: Routed,
     pub(crate) manner: Manner,
+    /// With its reply goes nothing but its bytes: it may be given without a place in the pipeline.
+    pub(crate) bare: bool,
 }
 
 /// A command for members, and how it goes there.
@@ -70,6 +72,13 @@ pub(crate) struct Manner {
     pub(crate) closes: bool,
     /// The form of the reply for a memcached client.
     pub(crate) shape: Option<Box<ReplyShape>>,
+}
+
+impl Manner {
+    /// Whether the client gets the reply as it is, and nothing with it.
+    pub(crate) fn is_bare(&self) -> bool {
+        !self.silent && !self.closes && self.shape.is_none()
+    }
 }
 
 impl KeptKeys {

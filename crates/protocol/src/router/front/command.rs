@@ -84,7 +84,9 @@ impl Front {
         let mut manner = session.manner();
         // Confirmations are pushes, which CLIENT REPLY does not keep back.
         manner.silent &= !subscribes;
-        self.begin(desk, client, ClientRequest { routed, manner });
+        // Notices for a client that tracks go behind a reply, and one of the sample is followed through the pipeline.
+        let bare = manner.is_bare() && session.tracking.is_none() && !self.sampler.is_next();
+        self.begin(desk, client, ClientRequest { routed, manner, bare });
         if subscribes && desk.flow.last_operation(client).is_some_and(|last| last.waiting()) {
             self.hold(desk, client);
         }

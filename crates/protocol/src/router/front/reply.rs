@@ -1,5 +1,7 @@
 //! What a client is answered in its turn, by the front itself or through the flow. Not what.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use wire::resp::Command;
 
@@ -32,7 +34,10 @@ impl Front {
 
     /// A command of the client goes to members.
     pub(crate) fn begin(&mut self, desk: &mut Desk<'_>, client: u32, request: ClientRequest) {
-        desk.flow.begin(&mut desk.step, client, request);
+        if let Some(bytes) = desk.flow.begin(&mut desk.step, client, request) {
+            self.latencies.record(Duration::ZERO);
+            desk.step.reply(client, bytes);
+        }
         self.sample(desk, client);
     }
 
@@ -48,7 +53,7 @@ impl Front {
         };
         let (command, way) = (command.clone(), CommandWay::EndsWatch(told));
         let routed = Routed { command, classified, way, kept: KeptKeys::Nothing };
-        let request = ClientRequest { routed, manner: session.manner() };
+        let request = ClientRequest { routed, manner: session.manner(), bare: false };
         desk.flow.end_watch(&mut desk.step, client, request);
         self.sample(desk, client);
     }

@@ -65,6 +65,12 @@ impl Sampler {
         self.left == 0
     }
 
+    /// Whether `is_due` is true when it is asked next.
+    #[inline]
+    pub(crate) fn is_next(&self) -> bool {
+        self.left == 1
+    }
+
     /// Follows a client's last one. The next gap is random, `one_in` in the mean: a fixed one would meet the rhythm of a client that
     /// does the same things again and again.
     #[cold]

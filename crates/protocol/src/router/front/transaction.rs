@@ -158,7 +158,7 @@ impl Front {
             _ => KeptKeys::Nothing,
         };
         let routed = Routed { command, classified, way: CommandWay::Transaction { watched, own }, kept };
-        let request = ClientRequest { routed, manner: session.manner() };
+        let request = ClientRequest { routed, manner: session.manner(), bare: false };
         // CLIENT PAUSE in a transaction holds back what comes after it, as in Redis, and not the transaction itself.
         let pause = desk.flow.swap_pause(pause_before);
         self.begin(desk, client, request);
