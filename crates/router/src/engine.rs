@@ -138,30 +138,32 @@ impl Engine {
     pub(crate) fn step(&mut self, io: &mut Io, now: Time, input: Input, front: &mut impl Front) {
         let mut effects = std::mem::take(&mut self.effects);
         self.router.step(now, input, &mut effects);
-        let mut next = 0;
-        while next < effects.len() {
-            match std::mem::replace(&mut effects[next], Effect::Resume { client: ClientId(u32::MAX) }) {
-                Effect::Send { to, message } => {
-                    // What cannot be sent is lost with its link, and `Unlinked` is on its way.
-                    self.peers.send(io, to, &message);
-                }
-                Effect::Reply { client, bytes } => front.reply(io, client, bytes),
-                Effect::Push { client, bytes } => front.push(io, client, bytes),
-                Effect::Part { client, bytes } => {
-                    if front.part(io, client, bytes) {
-                        self.router.step(now, Input::Drained { client }, &mut effects);
+        // What an effect leads to comes behind all that are here.
+        let mut later = Vec::new();
+        while !effects.is_empty() {
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Send { to, message } => {
+                        // What cannot be sent is lost with its link, and `Unlinked` is on its way.
+                        self.peers.send(io, to, &message);
+                    }
+                    Effect::Reply { client, bytes } => front.reply(io, client, bytes),
+                    Effect::Push { client, bytes } => front.push(io, client, bytes),
+                    Effect::Part { client, bytes } => {
+                        if front.part(io, client, bytes) {
+                            self.router.step(now, Input::Drained { client }, &mut later);
+                        }
+                    }
+                    Effect::Resume { client } => front.resume(io, client),
+                    Effect::Tell { thread, message } => self.siblings.tell(thread, message),
+                    Effect::Close { client, reason } => {
+                        self.router.step(now, Input::Closed { client }, &mut later);
+                        front.close(io, client, &reason);
                     }
                 }
-                Effect::Resume { client } => front.resume(io, client),
-                Effect::Tell { thread, message } => self.siblings.tell(thread, message),
-                Effect::Close { client, reason } => {
-                    self.router.step(now, Input::Closed { client }, &mut effects);
-                    front.close(io, client, &reason);
-                }
             }
-            next += 1;
+            effects.append(&mut later);
         }
-        effects.clear();
         self.effects = effects;
     }
 }

@@ -1,6 +1,6 @@
 //! Messages to bytes and back. Lengths are checked against limits before anything is kept.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 
 use crate::header::{
     FLAG_CACHED_MASK, FLAG_CACHED_SHIFT, FLAG_GRANTED, FLAG_HIT, FLAG_NOTHING_HELD, FLAG_ORDERED, FLAG_PARTS,
@@ -320,24 +320,24 @@ pub fn message_bytes(bytes: &[u8]) -> Result<Option<usize>, DecodeError> {
     Ok(Some(HEADER_BYTES + header.key_bytes as usize + header.value_bytes as usize))
 }
 
-/// Takes the first message off `bytes`; `None` when it is not whole yet. Key and value share the buffer.
+/// Takes the first message off `bytes`, also if it is wrong; `None` when it is not whole yet. Key and value share the buffer.
+#[inline]
 pub fn decode(bytes: &mut Bytes) -> Result<Option<Message>, DecodeError> {
     let Some(raw) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
     let header = checked(raw)?;
-    let key_end = HEADER_BYTES + header.key_bytes as usize;
-    let end = key_end + header.value_bytes as usize;
+    let (key_bytes, value_bytes) = (header.key_bytes as usize, header.value_bytes as usize);
+    let end = HEADER_BYTES + key_bytes + value_bytes;
     if bytes.len() < end {
         return Ok(None);
     }
-    let key = Key {
-        digest: Digest(header.digest),
-        database: header.database,
-        bytes: bytes.slice(HEADER_BYTES..key_end),
-    };
-    let value = bytes.slice(key_end..end);
-    let message = assemble(&header, key, value)?;
-    let _ = bytes.split_to(end);
-    Ok(Some(message))
+    // Each part takes another count of references of the buffer, so only those that are there are made.
+    let mut key = Key { digest: Digest(header.digest), database: header.database, bytes: Bytes::new() };
+    let mut value = bytes.split_to(end);
+    value.advance(HEADER_BYTES);
+    if key_bytes > 0 {
+        key.bytes = if value_bytes > 0 { value.split_to(key_bytes) } else { std::mem::take(&mut value) };
+    }
+    assemble(&header, key, value).map(Some)
 }
 
 fn checked(raw: &[u8; HEADER_BYTES]) -> Result<Header, DecodeError> {

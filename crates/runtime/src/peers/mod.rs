@@ -151,19 +151,19 @@ impl Peers {
         };
         let Some(connection) = self.links[position].connection(channel) else { return false };
         // The buffer may hold bytes that are written already; only then is it worth asking.
-        let buffered = io.out(connection).len();
-        if buffered > bytes_max && io.out_bytes(connection) > bytes_max {
+        let out = io.out(connection);
+        if out.len() <= REPLIES_BYTES_KEPT_MAX.min(bytes_max) {
+            wire::encode(message, out);
+        } else if io.out_bytes(connection) > bytes_max {
             self.unlink(io, position, &"it does not take its messages: the output limit is reached");
             return false;
-        }
-        match message {
-            Message::Reply(reply)
-                if buffered > REPLIES_BYTES_KEPT_MAX && is_droppable(reply, io, connection) =>
-            {
-                self.replies_dropped += 1;
-                wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
-            }
-            message => wire::encode(message, io.out(connection)),
+        } else if let Message::Reply(reply) = message
+            && is_droppable(reply, io, connection)
+        {
+            self.replies_dropped += 1;
+            wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
+        } else {
+            wire::encode(message, io.out(connection));
         }
         self.counts.messages_out_total += 1;
         true

@@ -75,13 +75,18 @@ impl Caller {
         &mut self,
         step: &mut RouterStep<'_>,
         client: u32,
-    ) -> Option<(ClientOperation, Bytes)> {
+    ) -> Option<(&mut ClientOperation, Bytes)> {
         if self.pipeline.streams() {
             self.pass_on(step, client);
         }
-        let (operation, bytes) = self.pipeline.pop_answered()?;
-        self.replied(bytes.len(), step.config);
-        Some((operation, bytes))
+        self.pipeline.answered()
+    }
+
+    /// The client has been told the oldest operation, with a reply of this size.
+    #[inline]
+    pub(crate) fn told(&mut self, reply_bytes: usize, config: &RouterConfig) {
+        self.pipeline.pop();
+        self.replied(reply_bytes, config);
     }
 
     #[cold]

@@ -8,14 +8,22 @@ use crate::router::flow::request::RequestOrigin;
 use crate::router::step::RouterStep;
 
 impl Flow {
-    /// The client's next reply, in its order.
+    /// The client's next reply, in its order, with its operation, which goes with `told`.
     #[inline]
     pub(crate) fn next_answered(
         &mut self,
         step: &mut RouterStep<'_>,
         client: u32,
-    ) -> Option<(ClientOperation, Bytes)> {
+    ) -> Option<(&mut ClientOperation, Bytes)> {
         self.callers.get_mut(client)?.next_answered(step, client)
+    }
+
+    /// The client has been told what was given last, a reply of so many bytes.
+    #[inline]
+    pub(crate) fn told(&mut self, step: &RouterStep<'_>, client: u32, reply_bytes: usize) {
+        if let Some(caller) = self.callers.get_mut(client) {
+            caller.told(reply_bytes, step.config);
+        }
     }
 
     /// Whether the client had to stop and has room again.

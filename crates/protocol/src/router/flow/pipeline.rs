@@ -359,13 +359,19 @@ impl ClientPipeline {
         self.operations.iter().rposition(about).map(|index| self.first + index as u64)
     }
 
-    /// Takes the front off if it has been answered.
+    /// The oldest operation with its reply, if it has one: to be told, and then taken off with `pop`.
     #[inline]
-    pub(crate) fn pop_answered(&mut self) -> Option<(ClientOperation, Bytes)> {
-        if !self.operations.front()?.answered() {
-            return None;
-        }
-        let mut operation = self.operations.pop_front()?;
+    pub(crate) fn answered(&mut self) -> Option<(&mut ClientOperation, Bytes)> {
+        let operation = self.operations.front_mut()?;
+        let OperationProgress::Done(bytes) = &mut operation.progress else { return None };
+        let bytes = std::mem::take(bytes);
+        Some((operation, bytes))
+    }
+
+    /// The oldest operation has been told.
+    #[inline]
+    pub(crate) fn pop(&mut self) {
+        let Some(operation) = self.operations.pop_front() else { return };
         self.first += 1;
         self.held_bytes -= operation.held_bytes;
         if self.operations.is_empty() {
@@ -375,10 +381,6 @@ impl ClientPipeline {
             }
         } else if let Some(touched) = &mut self.touched {
             touched.remove(&operation.touch);
-        }
-        match std::mem::replace(&mut operation.progress, OperationProgress::Done(Bytes::new())) {
-            OperationProgress::Done(bytes) => Some((operation, bytes)),
-            _ => unreachable!("it was answered"),
         }
     }
 
@@ -567,7 +569,8 @@ mod tests {
         for sequence in 0..200 {
             assert_eq!(order(&long, 3), follow, "199 is about it, and all before that is as well");
             long.settle(sequence, OperationProgress::Done(Bytes::new()));
-            assert!(long.pop_answered().is_some());
+            assert!(long.answered().is_some());
+            long.pop();
         }
         assert!(long.touched.is_none() && order(&long, 3) == KeyOrder::Free);
     }
@@ -577,6 +580,6 @@ mod tests {
         let mut pipeline = pipeline(&[(Touch::One(8), SHIM, true), (Touch::One(7), SHIM, true)]);
         pipeline.settle(1, OperationProgress::Done(Bytes::new()));
         assert_eq!(pipeline.order(2, 7, StorageLane::default()), KeyOrder::Free);
-        assert!(pipeline.pop_answered().is_none(), "the front is not answered");
+        assert!(pipeline.answered().is_none(), "the front is not answered");
     }
 }

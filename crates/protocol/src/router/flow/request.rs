@@ -97,7 +97,11 @@ pub(crate) fn low(key: &Key) -> u64 {
 }
 
 pub(crate) fn keys_of(placement: &Placement, command: &Command, classified: &Classified) -> CommandKeys {
-    classified.keys.iter().map(|&index| placement.key(0, command.arg_bytes(index))).collect()
+    let key = |index: usize| placement.key(0, command.arg_bytes(index));
+    match classified.keys[..] {
+        [index] => SmallVec::from_buf([key(index)]),
+        _ => classified.keys.iter().map(|&index| key(index)).collect(),
+    }
 }
 
 /// Commands whose keys are unknown, and those that hold their client up while they block.

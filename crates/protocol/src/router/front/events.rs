@@ -40,22 +40,25 @@ impl Front {
             // How long a large reply takes is up to its client.
             let ended = if operation.streamed { operation.ran.answered } else { now };
             self.latencies.record(ended.since(operation.received));
-            self.slow_log.ended(&operation, session);
+            self.slow_log.ended(operation, session);
             if operation.ran.followed().is_some() {
-                self.sampler.ended(now, &operation, &bytes, session);
+                self.sampler.ended(now, operation, &bytes, session);
             }
-            match (operation.manner.shape, &mut session.memcached) {
+            let (reply_bytes, silent, closes) =
+                (bytes.len(), operation.manner.silent, operation.manner.closes);
+            match (operation.manner.shape.take(), &mut session.memcached) {
                 (Some(shape), Some(front)) => {
                     let mut pieces = Vec::with_capacity(3);
                     memcached::write(*shape, &bytes, front, &mut self.tallies, &mut pieces);
                     pieces.into_iter().for_each(|bytes| desk.step.reply(client, bytes));
                 }
-                _ if !operation.manner.silent && !bytes.is_empty() => desk.step.reply(client, bytes),
+                _ if !silent && !bytes.is_empty() => desk.step.reply(client, bytes),
                 _ => {}
             }
-            if operation.manner.closes {
+            if closes {
                 desk.step.close(client);
             }
+            desk.flow.told(&desk.step, client, reply_bytes);
         }
         if !session.awaits_subscription && desk.flow.has_room_again(&desk.step, client) {
             desk.flow.set_stalled(client, false);

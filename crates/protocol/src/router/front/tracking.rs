@@ -41,6 +41,9 @@ impl Front {
     /// Forgets the oldest keys beyond the limit; their clients hear so. At the end of a step, when what reads the keys has
     /// its place in the pipeline and the notice can wait behind its reply.
     pub(crate) fn forget_tracked(&mut self, desk: &mut Desk<'_>) {
+        if desk.flow.interests().keys_count() == 0 {
+            return;
+        }
         let keys_max = self.tracking.keys_max.unwrap_or(desk.step.config.tracked_max);
         let keys_max = desk.step.config.place.part(keys_max);
         while let Some(key) = desk.flow.interests_mut().excess(keys_max) {
