@@ -21,6 +21,15 @@ use commands::CommandKind;
 const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on another storage server than the keys of \
                          this transaction; nothing was executed";
 
+/// Whether a transaction with a script that names no keys names keys of another server than the one where such scripts run.
+fn is_elsewhere(job: &LaunchJob<'_>, way: &CommandWay) -> bool {
+    let LaunchJob { placement, classified, keys, .. } = *job;
+    let first = || placement.map().shims[0].id;
+    matches!(way, CommandWay::Transaction { watched: false, .. })
+        && classified.kind == CommandKind::Barrier
+        && keys.iter().any(|key| placement.shim(key) != first())
+}
+
 impl Flow {
     /// A command of a client, in its turn. Only once there is a map. The reply is given back if it is bare and here already, with
     /// nothing before it.
@@ -48,11 +57,7 @@ impl Flow {
             dealt: None,
             waited_ms: 0,
         };
-        let first = placement.map().shims[0].id;
-        let elsewhere = matches!(way, CommandWay::Transaction { watched: false, .. })
-            && classified.kind == CommandKind::Barrier
-            && keys.iter().any(|key| placement.shim(key) != first);
-        let launched = match elsewhere {
+        let launched = match is_elsewhere(&job, way) {
             true => Ok(OperationProgress::Done(replies::error(ELSEWHERE))),
             false => self.launch(step, &job, way),
         };
@@ -82,11 +87,7 @@ impl Flow {
                 OperationProgress::Waiting(Box::new(routed))
             }
             Err(Hold::Turn(peer)) => {
-                step.counters.waited += 1;
-                if let Some(caller) = self.callers.get_mut(client) {
-                    let turn = RoomTurn { sequence, peer, since: step.now };
-                    self.traffic.windows.wait(client, caller, turn);
-                }
+                self.wait_for_room(step, client, RoomTurn { sequence, peer, since: step.now });
                 OperationProgress::Waiting(Box::new(routed))
             }
         };
@@ -99,6 +100,14 @@ impl Flow {
         };
         self.enqueue(step, client, operation);
         None
+    }
+
+    /// A command that was not sent before has to wait for room.
+    fn wait_for_room(&mut self, step: &mut RouterStep<'_>, client: u32, turn: RoomTurn) {
+        step.counters.waited += 1;
+        if let Some(caller) = self.callers.get_mut(client) {
+            self.traffic.windows.wait(client, caller, turn);
+        }
     }
 
     /// What the front answers itself, in its turn.

@@ -387,7 +387,8 @@ impl ClientPipeline {
     /// What the operations before `sequence` demand of one on `digest`. The last one on it that has not been answered decides: all
     /// before that one went where it went, and by the same lane, or it would not have been sent.
     pub(crate) fn order(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
-        if self.touched.as_ref().is_some_and(|touched| !touched.contains(digest)) {
+        let first = sequence == self.first;
+        if first || self.touched.as_ref().is_some_and(|touched| !touched.contains(digest)) {
             return KeyOrder::Free;
         }
         let before = self.operations.range(..(sequence - self.first) as usize).rev();

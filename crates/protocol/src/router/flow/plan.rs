@@ -43,7 +43,7 @@ pub(crate) enum CommandPlan {
 pub(crate) fn plan(command: &Command, classified: &Classified) -> CommandPlan {
     match (classified.kind, classified.keys.len()) {
         (CommandKind::Read | CommandKind::Query, 1..)
-            if words::is(command, 0, "MGET") && !share_tag(command, classified) =>
+            if classified.spec.name == "mget" && !share_tag(command, classified) =>
         {
             CommandPlan::Each
         }
