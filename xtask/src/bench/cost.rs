@@ -1,4 +1,5 @@
-//! CPU time per GET over all server-side processes, DistCache against twemproxy before the same Redis servers.
+//! CPU time per request over all server-side processes: DistCache, twemproxy before the same Redis servers, and Redis asked
+//! directly.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,71 +8,149 @@ use serde_json::{Value, json};
 
 use super::load::load;
 use super::twemproxy::twemproxy;
-use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCluster, free_address};
+use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCluster, free_address, redis};
 
-/// Each figure is the median of so many runs, the two proxies taking turns.
+/// Each figure is the median of so many runs, the servers taking turns.
 const ROUNDS: usize = 5;
+const PIPELINES: [&str; 2] = ["1", "16"];
+
+/// What is asked for, and of whom.
+struct CostWorkload {
+    name: &'static str,
+    load: &'static [&'static str],
+    servers: &'static [&'static str],
+}
+
+/// A hot set that both nodes hold, or the router itself; and a key space too wide for anything to be hot, read or written.
+const WORKLOADS: [CostWorkload; 3] = [
+    CostWorkload {
+        name: "hot",
+        load: &["--keys", "16", "--dist", "adversary:16"],
+        servers: &["distcache", "near", "twemproxy", "redis"],
+    },
+    CostWorkload {
+        name: "cold",
+        load: &["--keys", "1000000", "--dist", "uniform"],
+        servers: &["distcache", "twemproxy", "redis"],
+    },
+    CostWorkload {
+        name: "set",
+        load: &["--keys", "1000000", "--dist", "uniform", "--write-ratio", "1"],
+        servers: &["distcache", "twemproxy", "redis"],
+    },
+];
+
+/// Whom the load asks, and every process that has a part in its answers.
+struct CostServer<'a> {
+    name: &'static str,
+    port: u16,
+    processes: Vec<&'a MemberProcess>,
+}
 
 pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
     let folder = Folder::new("bench")?;
-    let layout = Layout {
-        racks: 1,
-        servers_per_rack: 2,
-        layers: vec![Layer::leaves(1), Layer::spines(1)],
-        tables: "[limits]\nclients_max = 20000\n".to_owned(),
-        ..Layout::default()
+    let start = |near: &str| {
+        let layout = Layout {
+            racks: 1,
+            servers_per_rack: 2,
+            layers: vec![Layer::leaves(1), Layer::spines(1)],
+            tables: format!("[limits]\nclients_max = 20000\n{near}"),
+            ..Layout::default()
+        };
+        ProcessCluster::start(binary, layout, 0)
     };
-    let cluster = ProcessCluster::start(binary, layout, 0)?;
-    let servers = cluster.ids(LayoutRole::Redis);
-    let addresses = servers.iter().map(|id| cluster.member(id).map(|member| member.listen.port()));
-    let other = free_address()?;
-    let nutcracker = twemproxy(other, &addresses.collect::<anyhow::Result<Vec<u16>>>()?, folder.path())?;
-    let (router, other) = (cluster.router(0).port(), other.port());
-    let redis = servers.iter().map(|id| cluster.process(id)).collect::<anyhow::Result<Vec<_>>>()?;
-    let ours: Vec<&MemberProcess> =
-        cluster.processes().map(|(_, process)| process).chain(redis.iter().copied()).collect();
-    let theirs: Vec<&MemberProcess> = std::iter::once(&nutcracker).chain(redis).collect();
-    // A hot set that both nodes hold, and a key space too wide for anything to be hot.
-    let workloads = [("hot", "16", "adversary:16"), ("cold", "1000000", "uniform")];
-    let mut results = Vec::new();
-    for (name, keys, dist) in workloads {
-        for port in [router, other] {
-            load(binary, port, &["--keys", keys, "--dist", dist, "--seconds", "3", "--connections", "50"])?;
+    let (cluster, near) = (start("")?, start("\n[near]\nobjects_max = 64\n")?);
+    let ports = cluster.ids(LayoutRole::Redis).into_iter().map(|id| Ok(cluster.member(&id)?.listen.port()));
+    let listen = free_address()?;
+    let nutcracker = twemproxy(listen, &ports.collect::<anyhow::Result<Vec<u16>>>()?, folder.path())?;
+    let (alone, address) = redis(folder.path())?;
+    let servers = [
+        CostServer {
+            name: "distcache",
+            port: cluster.router(0).port(),
+            processes: [members(&cluster), storage(&cluster)?].concat(),
+        },
+        CostServer {
+            name: "near",
+            port: near.router(0).port(),
+            processes: [members(&near), storage(&near)?].concat(),
+        },
+        CostServer {
+            name: "twemproxy",
+            port: listen.port(),
+            processes: [storage(&cluster)?, vec![&nutcracker]].concat(),
+        },
+        CostServer { name: "redis", port: address.port(), processes: vec![&alone] },
+    ];
+    let mut rows = Vec::new();
+    for workload in WORKLOADS {
+        let asked: Vec<&CostServer<'_>> =
+            servers.iter().filter(|server| workload.servers.contains(&server.name)).collect();
+        for server in &asked {
+            let warm = ["--seconds", "3", "--connections", "50"];
+            load(binary, server.port, &[workload.load, &warm].concat())?;
         }
-        for pipeline in ["1", "16"] {
-            let arguments = [
-                "--keys",
-                keys,
-                "--dist",
-                dist,
-                "--no-load",
-                "--connections",
-                "50",
-                "--pipeline",
-                pipeline,
-                "--seconds",
-                &seconds.to_string(),
-                "--warmup",
-                "0",
-            ];
-            let (mut a, mut b) = (Vec::new(), Vec::new());
-            for _ in 0..ROUNDS {
-                a.push(microseconds(&ours, || load(binary, router, &arguments))?);
-                b.push(microseconds(&theirs, || load(binary, other, &arguments))?);
-            }
-            let ratios = a.iter().zip(&b).map(|(a, b)| a / b).collect::<Vec<f64>>();
-            results.push(json!({
-                "workload": name,
-                "pipeline": pipeline,
-                "distcache_us": median(&a),
-                "twemproxy_us": median(&b),
-                "ratio": median(&ratios),
-                "distcache_runs_us": a,
-                "twemproxy_runs_us": b,
-            }));
+        for pipeline in PIPELINES {
+            let runs =
+                measure(binary, &asked, &[workload.load, &["--pipeline", pipeline]].concat(), seconds)?;
+            rows.extend(told(&workload, pipeline, &asked, &runs));
         }
     }
-    Ok(Value::Array(results))
+    Ok(Value::Array(rows))
+}
+
+fn members(cluster: &ProcessCluster) -> Vec<&MemberProcess> {
+    cluster.processes().map(|(_, process)| process).collect()
+}
+
+fn storage(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
+    cluster.ids(LayoutRole::Redis).iter().map(|id| cluster.process(id)).collect()
+}
+
+/// CPU microseconds per request of a load, in rounds, for each server.
+fn measure(
+    binary: &Path,
+    servers: &[&CostServer<'_>],
+    arguments: &[&str],
+    seconds: u64,
+) -> anyhow::Result<Vec<Vec<f64>>> {
+    let seconds = seconds.to_string();
+    let rest = ["--no-load", "--connections", "50", "--seconds", &seconds, "--warmup", "0"];
+    let arguments = [arguments, &rest].concat();
+    let mut runs = vec![Vec::new(); servers.len()];
+    for _ in 0..ROUNDS {
+        for (server, runs) in servers.iter().zip(&mut runs) {
+            runs.push(microseconds(&server.processes, || load(binary, server.port, &arguments))?);
+        }
+    }
+    Ok(runs)
+}
+
+/// A row for each server, with the median of its ratios to twemproxy and to Redis in the same round.
+fn told(
+    workload: &CostWorkload,
+    pipeline: &str,
+    servers: &[&CostServer<'_>],
+    runs: &[Vec<f64>],
+) -> Vec<Value> {
+    let over = |own: &[f64], other: &str| {
+        let other = servers.iter().position(|server| server.name == other).map(|at| &runs[at]);
+        let ratios =
+            |other: &Vec<f64>| own.iter().zip(other).map(|(own, other)| own / other).collect::<Vec<f64>>();
+        other.map(|other| median(&ratios(other)))
+    };
+    let row = |(server, runs): (&&CostServer<'_>, &Vec<f64>)| {
+        json!({
+            "workload": workload.name,
+            "pipeline": pipeline,
+            "server": server.name,
+            "us": median(runs),
+            "over_twemproxy": over(runs, "twemproxy"),
+            "over_redis": over(runs, "redis"),
+            "runs_us": runs,
+        })
+    };
+    servers.iter().zip(runs).map(row).collect()
 }
 
 /// CPU microseconds per request of a load, summed over the processes.
