@@ -56,12 +56,13 @@ pub struct Classified {
 
 /// Looks a command up and finds its keys. The error is what its client gets to read.
 pub fn classify(command: &Command) -> Result<Classified, CommandRefusal> {
-    // Most commands are this one, and all there is to say of it is known.
-    if command.len() == 2 && command.name().eq_ignore_ascii_case(b"get") {
-        let keys = SmallVec::from_buf([1]);
-        return Ok(Classified { keys, ..Classified::without_keys(lookup::GET, CommandKind::Read) });
-    }
-    looked_up(command)
+    // Most commands are one of these, and all there is to say of them is known.
+    let (spec, kind) = match command.len() {
+        2 if command.name().eq_ignore_ascii_case(b"get") => (lookup::GET, CommandKind::Read),
+        3 if command.name().eq_ignore_ascii_case(b"set") => (lookup::SET, CommandKind::Write),
+        _ => return looked_up(command),
+    };
+    Ok(Classified { keys: SmallVec::from_buf([1]), ..Classified::without_keys(spec, kind) })
 }
 
 fn looked_up(command: &Command) -> Result<Classified, CommandRefusal> {
@@ -192,6 +193,9 @@ mod tests {
             &["GET"],
             &["GET", "a", "b"],
             &["SET", "key"],
+            &["SET", "key", "value"],
+            &["seT", "key", ""],
+            &["SET", "key", "value", "NX"],
             &["PUT", "key"],
         ] {
             let command = Command::from_args(words);

@@ -15,6 +15,8 @@ static INDEX: [u16; SLOTS] = index();
 
 /// The entry of GET.
 pub(super) static GET: &CommandSpec = &TABLE[place_of(b"get")];
+/// The entry of SET.
+pub(super) static SET: &CommandSpec = &TABLE[place_of(b"set")];
 
 const _: () = assert!(TABLE.len() * 2 < SLOTS, "lookups need empty slots to end");
 

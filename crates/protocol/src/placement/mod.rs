@@ -49,6 +49,8 @@ enum Shards {
     Ring(Ring),
     /// By slot.
     Slots(Box<[ShimId]>),
+    /// There is no other shim, and nothing to compute.
+    One(ShimId),
     Ketama(Continuum),
 }
 
@@ -73,6 +75,7 @@ impl Placement {
         map_error::check(&map)?;
         let functions = Functions::new(secret, map.layers.len());
         let shards = match &map.sharding {
+            Sharding::Ketama(_) | Sharding::Ring if map.shims.len() == 1 => Shards::One(map.shims[0].id),
             Sharding::Ketama(ketama) => Shards::Ketama(Continuum::new(ketama)),
             Sharding::Ring => {
                 let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
@@ -138,6 +141,7 @@ impl Placement {
                 let slot = slot::slot(&key.bytes);
                 Home { shim: owners[usize::from(slot)], slot: Some(slot) }
             }
+            Shards::One(shim) => Home { shim: *shim, slot: None },
             Shards::Ketama(continuum) => Home { shim: continuum.shim(&key.bytes), slot: None },
         }
     }
@@ -152,6 +156,7 @@ impl Placement {
                 owners.iter().for_each(|shim| shares[usize::from(shim.0)] += 1.0 / owners.len() as f64);
                 shares
             }
+            Shards::One(_) => vec![1.0],
             Shards::Ketama(continuum) => continuum.shares(shims),
         }
     }
