@@ -136,8 +136,13 @@ fn mistyped(found: &str, expected: &str, key: &str, line: &str) -> String {
                 () if key.contains("bytes") => " of bytes",
                 () => "",
             };
-            let example = whole(value).map(|number| format!(", {key} = {number}")).unwrap_or_default();
-            format!("{value}: write a whole number{unit}, without quotes{example}")
+            let example = || whole(value).map(|number| format!(", {key} = {number}")).unwrap_or_default();
+            let what = match value.parse::<i128>() {
+                Ok(number) if number < 0 => " that is not negative".to_owned(),
+                Ok(_) => format!(", at most {}", max_of(expected)),
+                Err(_) => format!(", without quotes{}", example()),
+            };
+            format!("{value}: write a whole number{unit}{what}")
         }
         "f64" | "f32" => format!("{value}: write a number without quotes, such as {key} = 1.5"),
         "a boolean" => format!("{value}: write true or false, without quotes"),
@@ -146,6 +151,16 @@ fn mistyped(found: &str, expected: &str, key: &str, line: &str) -> String {
             format!("write [[{section}]] with two pairs of brackets: there may be several")
         }
         _ => format!("{value}: write {expected}"),
+    }
+}
+
+/// The largest number of a type of Rust's.
+fn max_of(kind: &str) -> u64 {
+    match kind {
+        "u8" => u8::MAX.into(),
+        "u16" => u16::MAX.into(),
+        "u32" => u32::MAX.into(),
+        _ => i64::MAX as u64,
     }
 }
 
@@ -198,7 +213,13 @@ mod tests {
                 "invalid value: integer `-5`, expected u64",
                 "lease_ms",
                 "lease_ms = -5",
-                "-5: write a whole number of milliseconds, without quotes",
+                "-5: write a whole number of milliseconds that is not negative",
+            ),
+            (
+                "invalid value: integer `70000`, expected u16",
+                "threads",
+                "threads = 70000",
+                "70000: write a whole number, at most 65535",
             ),
             (
                 "invalid type: integer `5`, expected a string",
