@@ -5,6 +5,7 @@ mod servers;
 mod state;
 
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -25,6 +26,8 @@ use state::ProxyState;
 const NODES_MAX: usize = 64;
 const NODES_MIN: usize = 2;
 const NODES_USUAL_MAX: usize = 16;
+/// As `[near] objects_max`.
+const NEAR_MAX: usize = 1 << 16;
 const CONTROLLER: &str = "127.0.0.1:7000";
 /// Further ports that are tried where the controller's is taken and none was asked for.
 const CONTROLLER_TRIES: u16 = 20;
@@ -58,6 +61,14 @@ pub(crate) struct ProxyArguments {
     /// Cache nodes, each a thread, in two layers [default: as many as there are cores, 2 to 16]
     #[arg(long, value_name = "N", value_parser = nodes)]
     nodes: Option<usize>,
+
+    /// Threads of the router, behind one address [default: half as many as there are cores, 1 to 8]
+    #[arg(long, value_name = "N", value_parser = threads)]
+    threads: Option<usize>,
+
+    /// Hottest objects that each of them holds itself and answers without a hop [default: 0]
+    #[arg(long, value_name = "N", value_parser = near)]
+    near: Option<usize>,
 
     /// Where the controller serves status and metrics [default: 127.0.0.1:7000, or the next port that is free]
     #[arg(long, value_name = "IP:PORT")]
@@ -96,8 +107,20 @@ pub(crate) enum Protocol {
 }
 
 pub(crate) fn nodes(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=NODES_MAX).contains(count));
-    count.ok_or_else(|| format!("write 1 to {NODES_MAX}"))
+    number(text, 1..=NODES_MAX)
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    number(text, 1..=usize::from(config::THREADS_MAX))
+}
+
+fn near(text: &str) -> Result<usize, String> {
+    number(text, 0..=NEAR_MAX)
+}
+
+fn number(text: &str, range: RangeInclusive<usize>) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| format!("write {} to {}", range.start(), range.end()))
 }
 
 /// What clients speak, unless somebody has said so.
@@ -239,6 +262,8 @@ fn plan(arguments: &ProxyArguments) -> anyhow::Result<ProxyPlan> {
     let plan = ProxyPlan {
         listen: arguments.listen.clone().unwrap_or_else(|| listen(protocol)),
         nodes: arguments.nodes.unwrap_or(cores.clamp(NODES_MIN, NODES_USUAL_MAX)),
+        threads: arguments.threads,
+        near: arguments.near.unwrap_or(0),
         servers,
         protocol,
         controller,

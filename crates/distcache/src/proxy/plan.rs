@@ -19,6 +19,9 @@ pub(crate) struct ProxyPlan {
     pub(crate) listen: Address,
     pub(crate) protocol: FrontProtocol,
     pub(crate) nodes: usize,
+    /// Threads of the router; `None`: as many as it takes by itself.
+    pub(crate) threads: Option<usize>,
+    pub(crate) near: usize,
     pub(crate) controller: SocketAddr,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) ca_file: Option<PathBuf>,
@@ -68,6 +71,9 @@ impl ProxyPlan {
         if let Some(file) = &self.ca_file {
             writeln!(out, "\n[tls.storage]\nca_file = {}", quoted(std::path::absolute(file)?.display()))?;
         }
+        if self.near > 0 {
+            writeln!(out, "\n[near]\nobjects_max = {}", self.near)?;
+        }
         writeln!(out, "\n[[controller]]\nid = \"controller\"\nlisten = \"{}\"", self.controller)?;
         for (name, count) in ["leaf", "spine"].into_iter().zip(self.layers()) {
             if count > 0 {
@@ -88,6 +94,9 @@ impl ProxyPlan {
         writeln!(out, "\n[[router]]\nid = \"router-0\"\nlisten = {}", quoted(&self.listen))?;
         if self.protocol == FrontProtocol::Memcached {
             writeln!(out, "protocol = \"memcached\"")?;
+        }
+        if let Some(threads) = self.threads {
+            writeln!(out, "threads = {threads}")?;
         }
         self.admin(out)
     }
@@ -150,6 +159,8 @@ mod tests {
             listen: "127.0.0.1:6380".parse().expect("an address"),
             protocol: FrontProtocol::Redis,
             nodes,
+            threads: (nodes > 1).then_some(nodes / 2),
+            near: nodes - 1,
             controller: "127.0.0.1:7000".parse().expect("an address"),
             admin: None,
             ca_file: None,
@@ -172,6 +183,8 @@ mod tests {
             let config = Config::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
             assert!(config.assumed().is_empty(), "{:?}", config.assumed());
             assert_eq!((config.nodes.len(), config.layers.len()), (nodes, layers));
+            assert_eq!(config.routers[0].threads.map(usize::from), plan.threads);
+            assert_eq!(config.near.objects_max, nodes - 1);
             assert_eq!(*config.secret(), secret);
             let storages: Vec<_> = config.shims.iter().map(|shim| shim.storage.clone()).collect();
             assert_eq!(

@@ -10,6 +10,7 @@ use crate::cluster::{
     Client, Directory, MemcachedClient, MemcachedServer, PRIMARIES, Process, RedisCluster, RedisServer,
     Sentinels, distcache, free_port, installed, shared, text, until,
 };
+use crate::status::http;
 
 /// Enough that none of them lying elsewhere is no accident.
 const KEYS: usize = 200;
@@ -252,6 +253,8 @@ fn flags_that_make_no_sense_are_usage_errors() {
     let with = |flags: &[&'static str]| [&one[..], flags].concat();
     fails(&[], "--storage <URL,URL>");
     fails(&with(&["--nodes", "65"]), "write 1 to 64");
+    fails(&with(&["--threads", "0"]), "write 1 to 32");
+    fails(&with(&["--near", "65537"]), "write 0 to 65536");
     fails(&with(&["--listen", "0.0.0.0:1"]), "--listen 0.0.0.0:1: reachable from other machines");
     fails(&with(&["--admin", "10.0.0.1:1"]), "--admin 10.0.0.1:1: reachable from other machines");
     fails(&with(&["--listen", "6380"]), "is not an address: write IP:PORT");
@@ -269,6 +272,39 @@ fn flags_that_make_no_sense_are_usage_errors() {
         &["--storage", "memcached://127.0.0.1", "--protocol", "redis"],
         "--protocol redis: memcached:// storage",
     );
+}
+
+#[test]
+fn threads_and_near_copies_are_a_flag_each() {
+    let _machine = shared();
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let server = RedisServer::start();
+    let (state, listen, admin) = (Directory::new(), loopback(), loopback());
+    let mut proxy = command(&[server.url()], state.path(), listen);
+    proxy.args(["--threads", "3", "--near", "16", "--admin", &admin.to_string()]);
+    let process = Process::start("proxy", proxy, &state.join("proxy.log"));
+    process.wait_for_line("ready");
+    let mut clients: Vec<Client> = (0..6).map(|_| Client::tcp(listen)).collect();
+    until("a write is taken", || (text(&clients[0].call(&["SET", "hot", "v"])) == "OK").then_some(()));
+    until("a near copy answers", || {
+        clients.iter_mut().for_each(|client| {
+            client.write(&b"GET hot\r\n".repeat(200)).expect("written");
+            (0..200).for_each(|_| assert_eq!(client.frame().expect("a reply"), "$1\r\nv\r\n"));
+        });
+        let metrics = http(admin, "/metrics");
+        let hits =
+            |line: &&str| line.starts_with("distcache_router_near_hits_total") && !line.ends_with(" 0");
+        metrics.lines().find(hits).map(|_| ())
+    });
+    // Each write reaches the copies of all three.
+    for round in 0..50 {
+        let value = round.to_string();
+        assert_eq!(text(&clients[round % 6].call(&["SET", "hot", &value])), "OK");
+        clients.iter_mut().for_each(|client| assert_eq!(text(&client.call(&["GET", "hot"])), value));
+    }
+    assert_eq!(text(&clients[0].call(&["CLIENT", "LIST"])).lines().count(), 6);
 }
 
 #[test]
