@@ -66,7 +66,7 @@ pub(crate) struct ProxyArguments {
     #[arg(long, value_name = "N", value_parser = threads)]
     threads: Option<usize>,
 
-    /// Hottest objects that each of them holds itself and answers without a hop [default: 0]
+    /// Hottest objects that each thread of the router holds itself and answers without a hop [default: 0]
     #[arg(long, value_name = "N", value_parser = near)]
     near: Option<usize>,
 

@@ -5,29 +5,33 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::{Cluster, Layout, RedisServer, UP, installed, shared, total, until};
 
-/// How often each thread of a process has gone to sleep, by its name.
-fn sleeps(process: u32) -> BTreeMap<String, u64> {
+/// How often each thread of a process has gone to sleep, by its name and number: several have one name, and some end.
+fn sleeps(process: u32) -> BTreeMap<(String, String), u64> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("a process that runs");
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {
-        let folder = task.ok()?.path();
+        let task = task.ok()?;
+        let (folder, number) = (task.path(), task.file_name().into_string().ok()?);
         let name = std::fs::read_to_string(folder.join("comm")).ok()?;
         let status = std::fs::read_to_string(folder.join("status")).ok()?;
         let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
-        Some((name.trim().to_owned(), count.trim().parse().ok()?))
+        Some(((name.trim().to_owned(), number), count.trim().parse().ok()?))
     };
     tasks.filter_map(of_task).collect()
 }
 
-/// Times a second that threads of `process` wake in the next three seconds.
+/// Times a second that threads of `process` wake in the next three seconds; of several with one name the most.
 fn wakes(process: u32) -> BTreeMap<String, f64> {
     let (before, start) = (sleeps(process), Instant::now());
     until("three seconds have passed", || (start.elapsed() >= Duration::from_secs(3)).then_some(()));
     let (after, seconds) = (sleeps(process), start.elapsed().as_secs_f64());
-    let since = |(name, count): (String, u64)| {
-        let wakes = (count - before.get(&name)?) as f64 / seconds;
-        Some((name, wakes))
-    };
-    after.into_iter().filter_map(since).collect()
+    let mut wakes: BTreeMap<String, f64> = BTreeMap::new();
+    for (thread, count) in after {
+        if let Some(before) = before.get(&thread) {
+            let most = wakes.entry(thread.0).or_default();
+            *most = most.max((count - before) as f64 / seconds);
+        }
+    }
+    wakes
 }
 
 /// A member ticks a hundred times a second while anybody waits for it, and eight times to keep links and leases; what its peers say of
