@@ -3,8 +3,8 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -31,11 +31,7 @@ pub(crate) enum GroupEnd {
 
 impl ProcessGroup {
     pub(crate) fn start(mut command: Command, time_max: Duration) -> anyhow::Result<ProcessGroup> {
-        // A terminal's ctrl-c reaches this process alone, which hands it on.
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&stop)).context("listening to signals")?;
-        }
+        let stop = interrupted()?;
         let leader = command
             .process_group(0)
             .spawn()
@@ -90,6 +86,19 @@ impl ProcessGroup {
     }
 }
 
+/// Set once this program is to stop, whatever runs then: a terminal's ctrl-c reaches this process alone, which hands it on.
+fn interrupted() -> anyhow::Result<Arc<AtomicBool>> {
+    static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(flag) = INTERRUPTED.get() {
+        return Ok(Arc::clone(flag));
+    }
+    let flag = Arc::clone(INTERRUPTED.get_or_init(Arc::default));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag)).context("listening to signals")?;
+    }
+    Ok(flag)
+}
+
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let _ = self.kill();
@@ -129,7 +138,7 @@ mod tests {
         }
 
         let mut stopped = shell("sleep 1000", Stdio::null(), long);
-        stopped.stop.store(true, Ordering::Relaxed);
+        stopped.stop = Arc::new(AtomicBool::new(true));
         let error = stopped.wait(poll).unwrap_err();
         assert!(error.to_string().starts_with("interrupted"), "{error}");
     }
