@@ -12,12 +12,14 @@ use commands::acl::Users;
 use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::policy::{Eligibility, Policies, Rule};
-use protocol::router::{self, ClientId, NearSettings, Router, RouterConfig, RouterSettings, UserSource};
+use protocol::router::{
+    self, ClientId, NearSettings, Router, RouterConfig, RouterSettings, Routing, UserSource,
+};
 use protocol::shim::{self, Shim};
 use protocol::storage::{StorageEvent, StorageTraits, Store};
 use protocol::time::Time;
 use wire::resp::Command;
-use wire::{Message, Peer, RouterId, ShimId};
+use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 const SHIM: Peer = Peer::Shim(ShimId(0));
 
@@ -296,6 +298,35 @@ fn several_keys_are_answered_here_if_all_are() {
     world.send(0, 0, ask);
     world.run();
     assert_eq!(world.replies[told..], ["0.0 +OK", "0.0 *3 $1 1 $1 3 $1 1"]);
+}
+
+/// A client that sends everything before it reads has always some reads under way.
+#[test]
+fn reads_behind_reads_of_the_key_make_it_hot() {
+    let (_, placement) = shim_alone::shim(1, |_| ());
+    let near = NearSettings { objects_max: 4, heat_min: 8, ..NearSettings::default() };
+    let settings = RouterSettings { near, ..RouterSettings::default() };
+    let mut router =
+        Router::new(RouterConfig { routing: Routing::OnPath, seed: 1, settings, ..RouterConfig::default() });
+    let (now, client, nodes) = (Time(10_000_000), ClientId(0), placement.nodes_count() as u16);
+    assert!(nodes > 0, "without nodes reads go to the shim");
+    let mut effects = Vec::new();
+    let linked = (0..nodes).map(|node| router::Input::Linked(Peer::Node(NodeId(node))));
+    let begin =
+        [router::Input::Map(placement), router::Input::Linked(SHIM), router::Input::Opened { client }];
+    begin.into_iter().chain(linked).for_each(|input| router.step(now, input, &mut effects));
+    effects.clear();
+    while router.ready(client) {
+        let command = Command::from_args(&["GET", "k"]);
+        router.step(now, router::Input::Command { client, command }, &mut effects);
+    }
+    let sent = |wanted: fn(&Message) -> bool| {
+        let is_wanted = |effect: &&router::Effect| matches!(effect, router::Effect::Send { message, .. } if wanted(message));
+        effects.iter().filter(is_wanted).count()
+    };
+    assert!(sent(|message| matches!(message, Message::Read(_))) >= 16);
+    // It wants to hold the key: a session is opened for that.
+    assert_eq!(sent(|message| matches!(message, Message::Hello(_))), 1);
 }
 
 #[test]

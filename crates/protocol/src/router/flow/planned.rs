@@ -133,13 +133,19 @@ impl Launch<'_, '_> {
         Ok(OperationProgress::fan(parts, merge))
     }
 
-    /// What a near copy answers. Behind earlier commands on the key, and where a copy of any node will not do, none does.
+    /// What a near copy answers. Behind earlier commands on the key, and where a copy of any node will not do, none does. A read
+    /// behind reads alone, which went to a node, makes its key no less hot.
     fn near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<PartReply> {
-        if order != KeyOrder::Free || self.is_for_shim(key) {
+        let counts = matches!(order, KeyOrder::Free | KeyOrder::Follow(Peer::Node(_)));
+        if !counts || self.is_for_shim(key) {
             return None;
         }
         let resp3 = self.job.resp3;
-        let Some((status, value)) = self.traffic.near.hit(self.step.now, key, view) else {
+        let held = match order {
+            KeyOrder::Free => self.traffic.near.hit(self.step.now, key, view),
+            _ => None,
+        };
+        let Some((status, value)) = held else {
             let none = Bytes::new();
             let command = if view == View::GET { &none } else { self.job.command.frame() };
             let read = NearRead { key, view, resp3, command };
