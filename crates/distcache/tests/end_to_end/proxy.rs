@@ -10,6 +10,7 @@ use crate::cluster::{
     Client, Directory, MemcachedClient, MemcachedServer, PRIMARIES, Process, RedisCluster, RedisServer,
     Sentinels, distcache, free_port, installed, shared, text, until,
 };
+use crate::status::http;
 
 /// Enough that none of them lying elsewhere is no accident.
 const KEYS: usize = 200;
@@ -273,7 +274,7 @@ fn flags_that_make_no_sense_are_usage_errors() {
     );
 }
 
-/// How near copies come and go is for others to show; here they are on, and nobody reads what is old.
+/// Clients that send everything before they read get near copies, however busy the machine is, and nothing old from them.
 #[test]
 fn threads_and_near_copies_are_a_flag_each() {
     let _machine = shared();
@@ -281,10 +282,10 @@ fn threads_and_near_copies_are_a_flag_each() {
         return;
     }
     let server = RedisServer::start();
-    let (state, listen) = (Directory::new(), loopback());
+    let (state, listen, admin) = (Directory::new(), loopback(), loopback());
     let flagged = || {
         let mut proxy = command(&[server.url()], state.path(), listen);
-        proxy.args(["--threads", "3", "--near", "16"]);
+        proxy.args(["--threads", "3", "--near", "16", "--admin", &admin.to_string()]);
         proxy
     };
     let printed = flagged().arg("--print-config").output().expect("it ends");
@@ -297,14 +298,23 @@ fn threads_and_near_copies_are_a_flag_each() {
     process.wait_for_line("ready");
     let mut clients: Vec<Client> = (0..6).map(|_| Client::tcp(listen)).collect();
     until("a write is taken", || (text(&clients[0].call(&["SET", "hot", "v"])) == "OK").then_some(()));
-    for round in 0..20 {
-        let value = round.to_string();
-        assert_eq!(text(&clients[round % 6].call(&["SET", "hot", &value])), "OK");
+    let read = |clients: &mut [Client], value: &str| {
         let expected = format!("${}\r\n{value}\r\n", value.len());
-        for client in &mut clients {
+        for client in clients {
             client.write(&b"GET hot\r\n".repeat(200)).expect("written");
             (0..200).for_each(|_| assert_eq!(client.frame().expect("a reply"), expected));
         }
+    };
+    until("near copies answer", || {
+        read(&mut clients, "v");
+        let metrics = http(admin, "/metrics");
+        let mut counts = metrics.lines().filter(|line| line.starts_with("distcache_router_near_hits_total"));
+        counts.any(|line| !line.ends_with(" 0")).then_some(())
+    });
+    for round in 0..20 {
+        let value = round.to_string();
+        assert_eq!(text(&clients[round % 6].call(&["SET", "hot", &value])), "OK");
+        read(&mut clients, &value);
     }
     assert_eq!(text(&clients[0].call(&["CLIENT", "LIST"])).lines().count(), 6);
 }
