@@ -99,11 +99,11 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
     Ok(Value::Array(rows))
 }
 
-fn members(cluster: &ProcessCluster) -> Vec<&MemberProcess> {
+pub(super) fn members(cluster: &ProcessCluster) -> Vec<&MemberProcess> {
     cluster.processes().map(|(_, process)| process).collect()
 }
 
-fn storage(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
+pub(super) fn storage(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
     cluster.ids(LayoutRole::Redis).iter().map(|id| cluster.process(id)).collect()
 }
 

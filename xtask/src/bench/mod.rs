@@ -3,6 +3,7 @@
 mod cost;
 mod figures;
 mod instructions;
+mod library;
 mod load;
 mod memory;
 mod tls;
@@ -20,6 +21,8 @@ Usage: cargo xtask bench WHAT [SECONDS]
 
   cost        CPU microseconds per GET, hot (with near copies, too) and cold, and per SET, pipelines 1 and 16, against twemproxy
               and Redis asked directly (default 4 s each)
+  library     CPU microseconds per hot GET of an application with the router inside it, from 1 and 50 threads, near copies or
+              not, against the way through a router (default 3 s each)
   tls         CPU microseconds per GET with TLS at the front door and between members, against none (default 5 s each)
   instructions  user instructions of a router and a node per hot GET (callgrind); fails if there are a tenth more than they were
   users       instructions per hit of a router that checks users, against one that has none
@@ -44,6 +47,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     match arguments.first().copied() {
         Some("cost") => save(root, "cost", &cost::run(&binary, seconds(4)?)?),
         Some("tls") => save(root, "tls", &tls::run(&binary, seconds(5)?)?),
+        Some("library") => save(root, "library", &library::run(root, &binary, seconds(3)?)?),
         Some("balance") => save(root, "balance", &figures::balance(&binary, seconds(60)?)?),
         Some("coherence") => save(root, "coherence", &figures::coherence(&binary, seconds(20)?)?),
         Some("instructions") => save(root, "instructions", &instructions::run(&binary)?),

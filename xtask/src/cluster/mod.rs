@@ -329,6 +329,11 @@ impl ProcessCluster {
         self.members.iter().find(|member| member.id == id).with_context(|| format!("there is no {id}"))
     }
 
+    /// The configuration of whoever reaches the cluster without a member between.
+    pub(crate) fn config(&self) -> PathBuf {
+        self.file("router-0", "toml")
+    }
+
     /// Where the clients of a router connect.
     pub(crate) fn router(&self, index: usize) -> SocketAddr {
         self.members

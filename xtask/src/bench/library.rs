@@ -1,0 +1,110 @@
+//! CPU time per hot GET of an application with the router inside it: its own and the cluster's, against the way through a
+//! router.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::cost::{median, members, microseconds, storage};
+use super::load::load;
+use crate::cluster::{Layer, Layout, MemberProcess, ProcessCluster, mortal};
+
+/// Each figure is the median of so many runs, the ways taking turns.
+const ROUNDS: usize = 5;
+const EXAMPLE: &str = "library_load";
+/// How many threads, and how many reads one of them asks for at once.
+const SHAPES: [[&str; 2]; 4] = [["1", "1"], ["1", "16"], ["50", "1"], ["50", "16"]];
+
+pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Value> {
+    let example = build(root)?;
+    let start = |near: &str| {
+        let layout = Layout {
+            racks: 1,
+            servers_per_rack: 2,
+            layers: vec![Layer::leaves(1), Layer::spines(1)],
+            tables: near.to_owned(),
+            ..Layout::default()
+        };
+        ProcessCluster::start(binary, layout, 0)
+    };
+    let (cluster, near) = (start("")?, start("[near]\nobjects_max = 64\n")?);
+    let mut rows = Vec::new();
+    for [threads, batch] in SHAPES {
+        let shape = Shape { threads, batch, seconds };
+        let [mut library, mut copies] = [const { Vec::new() }; 2];
+        let mut router = Vec::new();
+        for _ in 0..ROUNDS {
+            library.push(shape.library(&example, &cluster)?);
+            copies.push(shape.library(&example, &near)?);
+            router.push(shape.router(binary, &cluster)?);
+        }
+        for (way, runs) in [("library", library), ("library with near copies", copies)] {
+            let [own, cluster] =
+                [0, 1].map(|at| median(&runs.iter().map(|run| run[at]).collect::<Vec<f64>>()));
+            rows.push(json!({
+                "way": way, "threads": threads, "batch": batch, "application_us": own, "cluster_us": cluster, "runs_us": runs,
+            }));
+        }
+        // What an application spends on sockets is not in it.
+        rows.push(json!({
+            "way": "router", "threads": threads, "batch": batch, "cluster_us": median(&router), "runs_us": router,
+        }));
+    }
+    Ok(Value::Array(rows))
+}
+
+/// The application of `crates/router/examples`.
+fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    let status = crate::cargo::command()
+        .args(["build", "--release", "--locked", "--package", "router", "--example", EXAMPLE])
+        .current_dir(root)
+        .status()
+        .context("cargo cannot be run")?;
+    if !status.success() {
+        bail!("{EXAMPLE} does not build");
+    }
+    Ok(crate::target_folder(root).join("release/examples").join(EXAMPLE))
+}
+
+struct Shape {
+    threads: &'static str,
+    batch: &'static str,
+    seconds: u64,
+}
+
+impl Shape {
+    /// Microseconds per read of the application and of the cluster.
+    fn library(&self, example: &Path, cluster: &ProcessCluster) -> anyhow::Result<[f64; 2]> {
+        let seconds = self.seconds.to_string();
+        let mut own = 0.0;
+        let mut command = mortal(example);
+        command.arg(cluster.config()).args([self.threads, self.batch, &seconds]);
+        let mut application = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut lines = BufReader::new(application.stdout.take().context("no output")?).lines();
+        let mut line = || lines.next().with_context(|| format!("{command:?} has ended"))?.context("no line");
+        anyhow::ensure!(line()? == "warm", "{EXAMPLE} says something else");
+        let us = microseconds(&processes(cluster)?, || {
+            application.stdin.take().context("no input")?.write_all(b"\n")?;
+            let summary: Value = serde_json::from_str(&line()?)?;
+            own = summary["own_us"].as_f64().context("no own_us")?;
+            Ok(summary)
+        })?;
+        application.wait()?;
+        Ok([own, us])
+    }
+
+    fn router(&self, binary: &Path, cluster: &ProcessCluster) -> anyhow::Result<f64> {
+        let seconds = self.seconds.to_string();
+        let hot = ["--keys", "16", "--dist", "adversary:16", "--no-load", "--warmup", "0"];
+        let shape = ["--connections", self.threads, "--pipeline", self.batch, "--seconds", &seconds];
+        let port = cluster.router(0).port();
+        microseconds(&processes(cluster)?, || load(binary, port, &[&hot[..], &shape].concat()))
+    }
+}
+
+fn processes(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
+    Ok([members(cluster), storage(cluster)?].concat())
+}
