@@ -13,6 +13,6 @@ mod spans;
 mod status;
 mod users;
 
-pub use client::{Client, ConnectError, Error, Pipeline};
+pub use client::{AsyncClient, Client, ConnectError, Error, Pipeline};
 pub use instance::spawn;
 pub use users::users;

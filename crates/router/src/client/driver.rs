@@ -1,77 +1,81 @@
-//! Drives a router for the threads of its own process: each call is a client of the machine for as long as it runs.
+//! Drives a router for the threads of its own process. Not which of them does at a time.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use bytes::Bytes;
 use config::Config;
-use protocol::router::{ClientId, CloseReason, Input};
+use protocol::router::{ClientId, Input};
 use protocol::time::Time;
 use runtime::instance::MapCell;
 use runtime::reactor::{Driver, Event, Io};
 use wire::resp::Command;
 
-use super::queue::{Queue, Submission};
-use crate::engine::{Engine, Front};
+use super::answer::CallAnswer;
+use super::calls::Calls;
+use super::error::CONNECT_TIMEOUT;
+use crate::engine::Engine;
 
 pub(crate) struct ClientDriver {
     config: Arc<Config>,
     engine: Engine,
-    calls: Calls,
-    pub(crate) queue: Queue,
+    pub(crate) calls: Calls,
     pub(crate) maps: MapCell,
-    submissions: Vec<Submission>,
-    /// Told once, when every shim can be reached.
-    connected: Option<SyncSender<()>>,
+    /// Has an outcome when every shim can be reached, or when that took too long: then none.
+    connected: Option<Arc<CallAnswer>>,
+    give_up: Time,
 }
 
-/// Calls under way, by `ClientId`. A client of the machine that is free serves the next call.
-#[derive(Default)]
-struct Calls {
-    calls: Vec<Option<Call>>,
-    free: Vec<ClientId>,
-    /// May take commands again.
-    resumed: Vec<ClientId>,
-}
-
-struct Call {
-    waiting: VecDeque<Command>,
-    outstanding: usize,
-    replies: Vec<Bytes>,
-    answer: SyncSender<Vec<Bytes>>,
+/// What has become of a call by the time its commands are with the machine.
+pub(crate) enum StartedCall {
+    /// With its replies, unless the call has made an end of its client.
+    Over(Option<Vec<Bytes>>),
+    Waits(ClientId),
 }
 
 impl ClientDriver {
-    /// Its thread is woken by what comes into `queue` and `maps`.
+    /// Its reactor is woken by what comes into `maps`.
     pub(crate) fn new(
         config: Arc<Config>,
         engine: Engine,
         io: &Io,
-        connected: SyncSender<()>,
+        connected: Arc<CallAnswer>,
     ) -> ClientDriver {
-        let (queue, maps, waker) = (Queue::new(io.waker()), MapCell::default(), io.waker());
+        let (maps, waker) = (MapCell::default(), io.waker());
         maps.register(move || waker.wake());
-        let (calls, submissions) = (Calls::default(), Vec::new());
-        ClientDriver { config, engine, calls, queue, maps, submissions, connected: Some(connected) }
+        let (calls, give_up) = (Calls::default(), io.now().after(CONNECT_TIMEOUT));
+        ClientDriver { config, engine, calls, maps, connected: Some(connected), give_up }
     }
 
-    fn start(&mut self, io: &mut Io, now: Time, submission: Submission) {
-        let client = self.calls.free.pop().unwrap_or_else(|| {
-            let client = ClientId(self.calls.calls.len() as u32);
-            self.calls.calls.push(None);
-            client
-        });
-        // A fresh client for each call: nothing that an earlier one set up is left over.
+    /// A fresh client of the machine for each call: nothing that an earlier one set up is left over.
+    pub(crate) fn start(&mut self, io: &mut Io, commands: Vec<Command>) -> StartedCall {
+        let now = io.now();
+        let client = self.calls.open(commands, self.config.limits.pipeline_max);
         self.step(io, now, Input::Opened { client });
-        self.calls.calls[client.0 as usize] = Some(Call {
-            outstanding: submission.commands.len(),
-            replies: Vec::with_capacity(submission.commands.len().min(self.config.limits.pipeline_max)),
-            waiting: submission.commands.into(),
-            answer: submission.replies,
-        });
         self.feed(io, now, client);
+        self.settle(io);
+        if self.calls.is_over(client) {
+            self.step(io, now, Input::Closed { client });
+            return StartedCall::Over(self.calls.end(client));
+        }
+        match self.calls.is_open(client) {
+            true => StartedCall::Waits(client),
+            false => StartedCall::Over(None),
+        }
+    }
+
+    /// Nobody waits for a call any more.
+    pub(crate) fn abandon(&mut self, io: &mut Io, client: ClientId) {
+        self.step(io, io.now(), Input::Closed { client });
+        self.calls.end(client);
+    }
+
+    /// Tells whoever waits that nothing comes.
+    pub(crate) fn leave_all(&mut self) {
+        self.calls.clear();
+        if let Some(connected) = self.connected.take() {
+            self.calls.tell(&connected, None);
+        }
     }
 
     fn feed(&mut self, io: &mut Io, now: Time, client: ClientId) {
@@ -85,21 +89,19 @@ impl ClientDriver {
         self.engine.step(io, now, input, &mut self.calls);
     }
 
-    /// Ends calls that have all replies, and hands in what stalled ones had left.
+    /// Hands in what stalled calls had left, and ends those that somebody waits for and that have all replies.
     fn settle(&mut self, io: &mut Io) {
         let now = io.now();
-        while let Some(client) = self.calls.resumed.pop() {
+        while let Some(client) = self.calls.next_resumed() {
             self.feed(io, now, client);
-            if self.calls.is_over(client) {
+            if self.calls.is_over(client) && self.calls.answer(client).is_some() {
                 self.step(io, now, Input::Closed { client });
                 self.calls.end(client);
             }
         }
-        if self.engine.is_connected()
-            && let Some(connected) = self.connected.take()
-        {
-            // The application may have given up waiting.
-            let _ = connected.try_send(());
+        let is_connected = self.engine.is_connected();
+        if let Some(connected) = self.connected.take_if(|_| is_connected || now >= self.give_up) {
+            self.calls.tell(&connected, is_connected.then(Vec::new));
         }
     }
 }
@@ -112,17 +114,10 @@ impl Driver for ClientDriver {
                 self.step(io, now, Input::Tick);
             }
             Some(Event::Woken) => {
-                let now = io.now();
                 let epoch = self.engine.router.epoch();
                 if let Some(map) = self.maps.placement_newer_than(&self.config, epoch) {
                     self.engine.adopt(io, map, &mut self.calls);
                 }
-                let mut submissions = std::mem::take(&mut self.submissions);
-                self.queue.take(&mut submissions);
-                for submission in submissions.drain(..) {
-                    self.start(io, now, submission);
-                }
-                self.submissions = submissions;
             }
             _ => {}
         }
@@ -133,72 +128,9 @@ impl Driver for ClientDriver {
         self.engine.rest(now)
     }
 
-    /// Callers that still wait learn that the client has ended: dropping a call drops its channel.
     fn stopping(&mut self, io: &mut Io) -> bool {
         self.step(io, io.now(), Input::Drain);
-        self.queue.close();
-        self.calls.calls.clear();
+        self.leave_all();
         true
-    }
-}
-
-impl Drop for ClientDriver {
-    fn drop(&mut self) {
-        self.queue.close();
-    }
-}
-
-impl Calls {
-    fn get_mut(&mut self, client: ClientId) -> Option<&mut Call> {
-        self.calls.get_mut(client.0 as usize)?.as_mut()
-    }
-
-    fn next_command(&mut self, client: ClientId) -> Option<Command> {
-        self.get_mut(client)?.waiting.pop_front()
-    }
-
-    fn is_over(&self, client: ClientId) -> bool {
-        let call = self.calls.get(client.0 as usize).and_then(Option::as_ref);
-        call.is_some_and(|call| call.outstanding == 0)
-    }
-
-    fn end(&mut self, client: ClientId) {
-        if let Some(call) = self.calls[client.0 as usize].take() {
-            self.free.push(client);
-            // The caller waits for it, unless its thread is gone.
-            let _ = call.answer.try_send(call.replies);
-        }
-    }
-}
-
-impl Front for Calls {
-    fn reply(&mut self, _io: &mut Io, client: ClientId, bytes: Bytes) {
-        let Some(call) = self.get_mut(client) else { return };
-        // Shared bytes would keep the whole read buffer of the link alive for as long as the value is held.
-        call.replies.push(Bytes::copy_from_slice(&bytes));
-        call.outstanding -= 1;
-        if call.outstanding == 0 {
-            self.resumed.push(client);
-        }
-    }
-
-    /// Its machine asks for whole replies.
-    fn part(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) -> bool {
-        false
-    }
-
-    /// A call is over with its replies: nobody is there to listen.
-    fn push(&mut self, _io: &mut Io, _client: ClientId, _bytes: Bytes) {}
-
-    /// QUIT: the commands after it are never answered.
-    fn close(&mut self, _io: &mut Io, client: ClientId, _reason: &CloseReason) {
-        if let Some(call) = self.calls.get_mut(client.0 as usize).and_then(Option::take) {
-            self.free.push(client);
-            drop(call);
-        }
-    }
-
-    fn resume(&mut self, _io: &mut Io, client: ClientId) {
-        self.resumed.push(client);
     }
 }

@@ -1,7 +1,12 @@
 //! What can go wrong for an application that links the router.
 
+use std::time::Duration;
+
 use config::ConfigError;
 use wire::resp::{ProtocolError, Value};
+
+/// For how long a new client waits for storage.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a client could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +19,12 @@ pub enum ConnectError {
     System(std::io::Error),
     #[error("not every shim of the configuration answered within {seconds} s; is the cluster running?")]
     Unreachable { seconds: u64 },
+}
+
+impl ConnectError {
+    pub(crate) fn unreachable() -> ConnectError {
+        ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() }
+    }
 }
 
 /// Why a command has no value.

@@ -1,36 +1,40 @@
 //! The router as a library: an application reaches the cache without the hop. The routing itself is the machine's.
 
+mod answer;
+mod asynchronous;
+mod calls;
 mod driver;
 mod error;
-mod queue;
+mod turns;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use bytes::Bytes;
 use config::Config;
 use protocol::router::UserSource;
 use runtime::heartbeat::{self, Pulse};
 use runtime::orders::Orders;
-use runtime::reactor::{self, Io};
+use runtime::reactor::Io;
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use wire::RouterId;
 use wire::resp::{Command, Value};
 
+pub use asynchronous::AsyncClient;
 pub use error::{ConnectError, Error};
 
 use crate::engine::Engine;
 use crate::siblings::Siblings;
+use answer::{CallAnswer, own_waker};
 use driver::ClientDriver;
-use queue::{Queue, Submission};
+use turns::Turns;
 
 /// First of the router ids that libraries take, at random; the lower ones are the configuration's.
 const LIBRARY_FIRST: u16 = 0x8000;
 /// How the names of all commands that subscribe, or give it up, end.
 const SUBSCRIBE: &[u8] = b"SUBSCRIBE";
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the whole cache, for any number of threads; clones share it. It runs one thread, and one more for
 /// each controller of the configuration, which tells it of nodes that come and go. They end with the last clone.
@@ -61,18 +65,25 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
-    queue: Queue,
+    turns: Arc<Turns>,
     stop: Stop,
     threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("stop", &self.stop).finish_non_exhaustive()
+    }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.stop.stop();
         let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
-        for thread in threads {
+        let own = std::thread::current().id();
+        // The last clone may be a future's that a waker ends.
+        for thread in threads.into_iter().filter(|thread| thread.thread().id() != own) {
             // It ends within the drain time; a panic there has been reported already.
             let _ = thread.join();
         }
@@ -96,6 +107,15 @@ impl Client {
     /// # Errors
     /// A configuration without a usable map or with wrong certificates, a system without sockets or threads, or shims that do not answer.
     pub fn connect(config: &Config) -> Result<Client, ConnectError> {
+        let (client, connected) = Client::begin(config)?;
+        match connected.wait() {
+            Some(_) => Ok(client),
+            None => Err(ConnectError::unreachable()),
+        }
+    }
+
+    /// A client whose links are being made, and what says that they are, or that it took too long.
+    fn begin(config: &Config) -> Result<(Client, Arc<CallAnswer>), ConnectError> {
         let mut io = Io::new().map_err(ConnectError::System)?;
         let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
         // Whoever has the cluster's secret has the data.
@@ -106,27 +126,26 @@ impl Client {
         engine.secure(&certificates);
         engine.dial(&mut io, config);
         let stop = Stop::new();
-        let (connected, answer) = std::sync::mpsc::sync_channel(1);
+        let connected = CallAnswer::new(own_waker());
         let config = Arc::new(config.clone());
-        let mut driver = ClientDriver::new(Arc::clone(&config), engine, &io, connected);
-        let (queue, maps) = (driver.queue.clone(), driver.maps.clone());
-        let flag = stop.clone();
-        let thread = std::thread::Builder::new().name("distcache-client".to_owned()).spawn(move || {
-            if let Err(error) = reactor::run(io, &mut driver, &flag) {
-                tracing::error!(%error, "the client's thread has ended");
-            }
+        let driver = ClientDriver::new(Arc::clone(&config), engine, &io, Arc::clone(&connected));
+        let (maps, waker) = (driver.maps.clone(), io.waker());
+        let turns = Arc::new(Turns::new(io, driver, stop.clone()));
+        let kept = Arc::clone(&turns);
+        let thread = std::thread::Builder::new().name("distcache-client".to_owned());
+        let thread = thread.spawn(move || kept.keep()).map_err(ConnectError::System)?;
+        let keeper = thread.thread().clone();
+        stop.register(move || {
+            waker.wake();
+            keeper.unpark();
         });
-        let thread = thread.map_err(ConnectError::System)?;
         // Maps come from the controllers; without one the configuration's map holds.
         let pulse = Pulse { status: None, maps, orders: Orders::default() };
         let followers = heartbeat::start(&config, &certificates, vec![pulse], None, &stop);
         let mut threads = followers.map_err(ConnectError::System)?;
         threads.push(thread);
-        let client = Client { shared: Arc::new(Shared { queue, stop, threads: Mutex::new(threads) }) };
-        match answer.recv_timeout(CONNECT_TIMEOUT) {
-            Ok(()) => Ok(client),
-            Err(_) => Err(ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() }),
-        }
+        let shared = Shared { turns, stop, threads: Mutex::new(threads) };
+        Ok((Client { shared: Arc::new(shared) }, connected))
     }
 
     /// Runs one command, its name first, and waits for the reply.
@@ -148,15 +167,12 @@ impl Client {
     /// # Errors
     /// `Error::Reply` for an error reply, of storage or of DistCache.
     pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Result<Value, Error> {
-        if arguments.is_empty() {
-            return Err(Error::Reply("ERR a command has at least its name".to_owned()));
-        }
-        let reply = self.submit(vec![Command::from_args(arguments)])?.pop();
+        let reply = self.call(vec![command_of(arguments)?])?.pop();
         value(reply.ok_or(Error::Closed)?)
     }
 
     /// Starts a batch of commands that travel together.
-    pub fn pipeline(&self) -> Pipeline<'_> {
+    pub fn pipeline(&self) -> Pipeline<'_, Client> {
         Pipeline { client: self, commands: Vec::new() }
     }
 
@@ -175,11 +191,7 @@ impl Client {
     /// # Errors
     /// As `command`; a value that is not a string is one of them.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
-        match self.command(&[b"GET", key.as_ref()])? {
-            Value::Bulk(bytes) => Ok(Some(bytes)),
-            Value::Null => Ok(None),
-            other => Err(Error::Unexpected(Box::new(other))),
-        }
+        found(self.command(&[b"GET", key.as_ref()])?)
     }
 
     /// # Errors
@@ -193,10 +205,7 @@ impl Client {
     /// # Errors
     /// As `command`.
     pub fn del(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        match self.command(&[b"DEL", key.as_ref()])? {
-            Value::Integer(count) => Ok(count > 0),
-            other => Err(Error::Unexpected(Box::new(other))),
-        }
+        deleted(self.command(&[b"DEL", key.as_ref()])?)
     }
 
     /// Ends the client for all clones: calls that wait get `Error::Closed`, and so do later ones.
@@ -204,18 +213,9 @@ impl Client {
         self.shared.stop.stop();
     }
 
-    fn submit(&self, commands: Vec<Command>) -> Result<Vec<Bytes>, Error> {
-        if commands.iter().any(silences) {
-            return Err(Error::Reply("ERR DistCache: CLIENT REPLY makes no sense in a library".to_owned()));
-        }
-        if commands.iter().any(listens) {
-            let error =
-                "ERR DistCache: a call ends with its reply, so nobody would listen; subscribe at a router";
-            return Err(Error::Reply(error.to_owned()));
-        }
-        let (sender, replies) = std::sync::mpsc::sync_channel(1);
-        self.shared.queue.push(Submission { commands, replies: sender });
-        replies.recv().map_err(|_| Error::Closed)
+    fn call(&self, commands: Vec<Command>) -> Result<Vec<Bytes>, Error> {
+        check(&commands)?;
+        self.shared.turns.call(commands).ok_or(Error::Closed)
     }
 }
 
@@ -237,12 +237,12 @@ impl Client {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct Pipeline<'a> {
-    client: &'a Client,
+pub struct Pipeline<'a, C> {
+    client: &'a C,
     commands: Vec<Command>,
 }
 
-impl Pipeline<'_> {
+impl<C> Pipeline<'_, C> {
     /// # Panics
     /// When `arguments` is empty.
     #[must_use]
@@ -250,7 +250,9 @@ impl Pipeline<'_> {
         self.commands.push(Command::from_args(arguments));
         self
     }
+}
 
+impl Pipeline<'_, Client> {
     /// Sends them and waits for all replies, one per command and in their order.
     ///
     /// # Errors
@@ -259,7 +261,27 @@ impl Pipeline<'_> {
         if self.commands.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.client.submit(self.commands)?.into_iter().map(value).collect())
+        Ok(self.client.call(self.commands)?.into_iter().map(value).collect())
+    }
+}
+
+/// Refuses commands that a call cannot have.
+fn check(commands: &[Command]) -> Result<(), Error> {
+    if commands.iter().any(silences) {
+        return Err(Error::Reply("ERR DistCache: CLIENT REPLY makes no sense in a library".to_owned()));
+    }
+    if commands.iter().any(listens) {
+        let error =
+            "ERR DistCache: a call ends with its reply, so nobody would listen; subscribe at a router";
+        return Err(Error::Reply(error.to_owned()));
+    }
+    Ok(())
+}
+
+fn command_of<A: AsRef<[u8]>>(arguments: &[A]) -> Result<Command, Error> {
+    match arguments {
+        [] => Err(Error::Reply("ERR a command has at least its name".to_owned())),
+        arguments => Ok(Command::from_args(arguments)),
     }
 }
 
@@ -273,6 +295,23 @@ fn silences(command: &Command) -> bool {
 fn listens(command: &Command) -> bool {
     let name = command.name();
     name.len() >= SUBSCRIBE.len() && name[name.len() - SUBSCRIBE.len()..].eq_ignore_ascii_case(SUBSCRIBE)
+}
+
+/// A string, as GET answers it.
+fn found(value: Value) -> Result<Option<Bytes>, Error> {
+    match value {
+        Value::Bulk(bytes) => Ok(Some(bytes)),
+        Value::Null => Ok(None),
+        other => Err(Error::Unexpected(Box::new(other))),
+    }
+}
+
+/// Whether there was something, as DEL answers it.
+fn deleted(value: Value) -> Result<bool, Error> {
+    match value {
+        Value::Integer(count) => Ok(count > 0),
+        other => Err(Error::Unexpected(Box::new(other))),
+    }
 }
 
 fn value(reply: Bytes) -> Result<Value, Error> {

@@ -1,7 +1,11 @@
 //! The router inside an application.
 
+use std::time::Duration;
+
 use crate::stage::Stage;
-use router::{Client, Error};
+use router::{AsyncClient, Client, Error};
+use tokio::runtime::Builder;
+use tokio::task::JoinSet;
 use wire::resp::Value;
 
 #[test]
@@ -73,4 +77,105 @@ fn a_cluster_that_is_not_there_is_an_error() {
     assert!(error.to_string().contains("is the cluster running?"), "{error}");
     stage.stop.stop();
     assert!(stage.router.take().unwrap().join());
+}
+
+#[test]
+fn futures_and_threads_share_a_client() {
+    let stage = Stage::new(|_| {});
+    let client = Client::connect(&stage.config).unwrap();
+    let threads: Vec<_> = (0..6)
+        .map(|own| {
+            let client = client.clone();
+            std::thread::spawn(move || {
+                for round in 0..300 {
+                    client.command(&["INCR", "n"]).unwrap();
+                    let key = format!("thread-{own}");
+                    client.set(&key, round.to_string()).unwrap();
+                    assert_eq!(client.get(&key).unwrap().unwrap(), round.to_string());
+                }
+            })
+        })
+        .collect();
+    for runtime in
+        [Builder::new_current_thread().build().unwrap(), Builder::new_multi_thread().build().unwrap()]
+    {
+        let client = AsyncClient::from(client.clone());
+        runtime.block_on(async {
+            let mut tasks = JoinSet::new();
+            for own in 0..40 {
+                let client = client.clone();
+                tasks.spawn(async move {
+                    for round in 0..50 {
+                        client.command(&["INCR", "n"]).await.unwrap();
+                        let key = format!("task-{own}");
+                        client.set(&key, round.to_string()).await.unwrap();
+                        assert_eq!(client.get(&key).await.unwrap().unwrap(), round.to_string());
+                        let replies =
+                            client.pipeline().command(&["INCR", &key]).command(&["DEL", &key]).run().await;
+                        assert!(matches!(replies.unwrap()[1], Ok(Value::Integer(1))));
+                    }
+                });
+            }
+            while let Some(task) = tasks.join_next().await {
+                task.unwrap();
+            }
+        });
+    }
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(client.get("n").unwrap().unwrap(), (6 * 300 + 2 * 40 * 50).to_string());
+}
+
+#[test]
+fn a_future_connects_and_one_that_is_dropped_is_forgotten() {
+    let stage = Stage::new(|_| {});
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let client = AsyncClient::connect(&stage.config).await.unwrap();
+        for round in 0..50 {
+            // The played shim never answers it.
+            let blocked = client.command(&["BLPOP", "queue", "0"]);
+            assert!(tokio::time::timeout(Duration::from_millis(1), blocked).await.is_err());
+            client.set("k", round.to_string()).await.unwrap();
+            assert_eq!(client.get("k").await.unwrap().unwrap(), round.to_string());
+        }
+        assert!(matches!(client.command::<&str>(&[]).await, Err(Error::Reply(_))));
+        assert!(client.pipeline().run().await.unwrap().is_empty());
+        assert!(client.del("k").await.unwrap());
+    });
+}
+
+#[test]
+fn whoever_waits_learns_of_the_end() {
+    let stage = Stage::new(|_| {});
+    let client = Client::connect(&stage.config).unwrap();
+    let threads: Vec<_> = (0..10)
+        .map(|_| {
+            let client = client.clone();
+            std::thread::spawn(move || client.command(&["BLPOP", "queue", "0"]))
+        })
+        .collect();
+    let runtime = Builder::new_multi_thread().build().unwrap();
+    let tasks: Vec<_> = (0..10)
+        .map(|_| {
+            let client = AsyncClient::from(client.clone());
+            runtime.spawn(async move { client.command(&["BLPOP", "queue", "0"]).await })
+        })
+        .collect();
+    // Some of them are there by then, and some are not.
+    (0..100).for_each(|_| drop(client.command(&["INCR", "n"]).unwrap()));
+    client.close();
+    threads.into_iter().for_each(|thread| assert!(matches!(thread.join().unwrap(), Err(Error::Closed))));
+    for task in tasks {
+        assert!(matches!(runtime.block_on(task).unwrap(), Err(Error::Closed)));
+    }
+}
+
+#[test]
+fn a_cluster_that_is_not_there_is_an_error_of_a_future_too() {
+    let stage = Stage::new(|_| {});
+    let mut config = (*stage.config).clone();
+    config.shims[0].listen = "127.0.0.1:1".parse().unwrap();
+    let runtime = Builder::new_current_thread().build().unwrap();
+    let error = runtime.block_on(AsyncClient::connect(&config)).unwrap_err();
+    assert!(error.to_string().contains("is the cluster running?"), "{error}");
 }

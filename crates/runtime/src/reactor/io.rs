@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use mio::{Interest, Poll};
+use mio::{Interest, Poll, Registry};
 use protocol::time::Time;
 
 use crate::clock;
@@ -29,7 +29,9 @@ const CLOSE_LINGERING: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Io {
-    pub(crate) poll: Poll,
+    /// Until a `Reactor` waits for it.
+    pub(crate) poll: Option<Poll>,
+    pub(crate) registry: Registry,
     waker: Arc<mio::Waker>,
     pub(crate) listeners: Vec<Option<Listener>>,
     pub(crate) connections: ReactorConnections,
@@ -71,7 +73,8 @@ impl Io {
         let poll = Poll::new()?;
         let waker = Arc::new(mio::Waker::new(poll.registry(), WAKER)?);
         Ok(Io {
-            poll,
+            registry: poll.registry().try_clone()?,
+            poll: Some(poll),
             waker,
             listeners: Vec::new(),
             connections: ReactorConnections::default(),
@@ -342,7 +345,7 @@ impl Io {
 
     pub(crate) fn register(&mut self, id: ConnectionId, interest: Interest) -> io::Result<()> {
         match self.connections.get_mut(id).and_then(|connection| connection.stream.as_mut()) {
-            Some(stream) => stream.register(self.poll.registry(), id.token(), interest),
+            Some(stream) => stream.register(&self.registry, id.token(), interest),
             None => Ok(()),
         }
     }
@@ -352,7 +355,7 @@ impl Io {
         else {
             return;
         };
-        if let Err(error) = stream.reregister(self.poll.registry(), id.token(), interest) {
+        if let Err(error) = stream.reregister(&self.registry, id.token(), interest) {
             self.fail(id, error);
         }
     }
@@ -384,7 +387,7 @@ impl Io {
     }
 
     /// One write for every connection with output.
-    pub(crate) fn flush(&mut self) {
+    pub fn flush(&mut self) {
         let mut urgent = std::mem::take(&mut self.dirty_urgent);
         for id in urgent.drain(..) {
             self.flush_one(id);
@@ -475,7 +478,7 @@ impl Io {
     }
 
     /// Whether all output is written, and was heard where that matters.
-    pub(crate) fn is_flushed(&self) -> bool {
+    pub fn is_flushed(&self) -> bool {
         let done = |connection: &ReactorConnection| connection.is_flushed() && !connection.confirms;
         self.connections.iter().all(|connection| connection.connecting || connection.dead || done(connection))
     }

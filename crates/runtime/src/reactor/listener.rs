@@ -39,7 +39,7 @@ impl Io {
     pub fn listen(&mut self, address: &Address) -> io::Result<ListenerId> {
         let mut socket = ListenerSocket::bind(address)?;
         let id = ListenerId(self.listeners.len() as u32);
-        socket.register(self.poll.registry(), id.token())?;
+        socket.register(&self.registry, id.token())?;
         self.listeners.push(Some(Listener {
             address: socket.local_address(address),
             socket: Some(socket),

@@ -26,7 +26,7 @@ pub use busy::BusyMeter;
 pub use config::Address;
 pub use deal::Dealer;
 pub use io::Io;
-pub use turn::{Reactor, run};
+pub use turn::{Patience, Poller, Reactor, run};
 
 /// How often `Event::Tick` comes where time matters.
 pub const TICK: Duration = Duration::from_millis(10);

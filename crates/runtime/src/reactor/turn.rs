@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
-use mio::{Events, Interest};
+use mio::{Events, Interest, Poll};
 use protocol::time::Time;
 use rustix::io::Errno;
 
@@ -58,33 +58,59 @@ pub fn run(io: Io, driver: &mut impl Driver, stop: &Stop) -> io::Result<()> {
 #[derive(Debug)]
 pub struct Reactor {
     io: Io,
+    poller: Poller,
+}
+
+/// Waits for the kernel, apart from what happens then: who shares an `Io` may use it during the wait.
+#[derive(Debug)]
+pub struct Poller {
+    poll: Poll,
     events: Events,
 }
 
-impl Reactor {
-    pub fn new(io: Io) -> Reactor {
-        Reactor { io, events: Events::with_capacity(EVENTS_MAX) }
+/// How long a `Poller` may wait, by what its `Io` has to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    timeout: Duration,
+    /// Since when it waits, if there is anything to wait for.
+    asleep: Option<Time>,
+}
+
+impl Patience {
+    /// When the wait is over at the latest.
+    pub fn end(self) -> Time {
+        self.asleep.map_or(Time(0), |asleep| asleep.after(self.timeout))
+    }
+}
+
+impl Poller {
+    /// A poller of an `Io` that has none yet.
+    ///
+    /// # Panics
+    /// When there is one.
+    pub fn new(io: &mut Io) -> Poller {
+        let poll = io.poll.take().expect("one poller for each Io");
+        Poller { poll, events: Events::with_capacity(EVENTS_MAX) }
     }
 
-    /// For use between turns; what is appended is written at the end of the next turn.
-    pub fn io(&mut self) -> &mut Io {
-        &mut self.io
-    }
-
-    /// Waits at most `timeout`, and never beyond the next tick, for something to happen, and handles it.
+    /// Returns when something has happened, and when patience is at its end.
     ///
     /// # Errors
     /// Only if the kernel refuses to wait for events.
-    pub fn turn(&mut self, driver: &mut impl Driver, timeout: Option<Duration>) -> io::Result<()> {
-        self.io.flush();
-        let (timeout, asleep) = self.patience(timeout);
-        match self.io.poll.poll(&mut self.events, Some(timeout)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => self.events.clear(),
-            result => result?,
+    pub fn wait(&mut self, patience: Patience) -> io::Result<()> {
+        match self.poll.poll(&mut self.events, Some(patience.timeout)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.events.clear();
+                Ok(())
+            }
+            result => result,
         }
-        let io = &mut self.io;
+    }
+
+    /// Hands `driver` what has happened, and writes what it has to say.
+    pub fn deliver(&self, io: &mut Io, driver: &mut impl Driver, patience: Patience) {
         let begun = clock::now();
-        io.idle += asleep.map_or(Duration::ZERO, |asleep| begun.since(asleep));
+        io.idle += patience.asleep.map_or(Duration::ZERO, |asleep| begun.since(asleep));
         io.handshakes.behind = false;
         deliver_queued(io, driver);
         let ready_listeners = std::mem::take(&mut io.ready_listeners);
@@ -114,20 +140,58 @@ impl Reactor {
         tick(io, driver);
         io.flush();
         rest(io, driver, begun);
-        Ok(())
+    }
+}
+
+impl Reactor {
+    pub fn new(mut io: Io) -> Reactor {
+        let poller = Poller::new(&mut io);
+        Reactor { io, poller }
     }
 
-    /// How long to wait, and since when if there is anything to wait for.
-    fn patience(&self, timeout: Option<Duration>) -> (Duration, Option<Time>) {
-        let io = &self.io;
-        let ready = !io.ready.is_empty() || !io.ready_new.is_empty() || !io.ready_urgent.is_empty();
-        let ready = ready || !io.ready_listeners.is_empty();
-        if ready || !io.queued.is_empty() {
-            return (Duration::ZERO, None);
+    /// For use between turns; what is appended is written at the end of the next turn.
+    pub fn io(&mut self) -> &mut Io {
+        &mut self.io
+    }
+
+    /// Waits at most `timeout`, and never beyond the next tick, for something to happen, and handles it.
+    ///
+    /// # Errors
+    /// Only if the kernel refuses to wait for events.
+    pub fn turn(&mut self, driver: &mut impl Driver, timeout: Option<Duration>) -> io::Result<()> {
+        let patience = self.io.patience(timeout);
+        self.poller.wait(patience)?;
+        self.poller.deliver(&mut self.io, driver, patience);
+        Ok(())
+    }
+}
+
+impl Io {
+    /// Writes what there is, and says how long to wait for more.
+    pub fn patience(&mut self, timeout: Option<Duration>) -> Patience {
+        self.flush();
+        if self.has_more() {
+            return Patience { timeout: Duration::ZERO, asleep: None };
         }
         let now = clock::now();
-        let to_tick = io.tick_next.since(now);
-        (timeout.map_or(to_tick, |timeout| timeout.min(to_tick)), Some(now))
+        let to_tick = self.tick_next.since(now);
+        Patience { timeout: timeout.map_or(to_tick, |timeout| timeout.min(to_tick)), asleep: Some(now) }
+    }
+
+    /// Whether there is something to do without the kernel.
+    fn has_more(&self) -> bool {
+        let ready = !self.ready.is_empty() || !self.ready_new.is_empty() || !self.ready_urgent.is_empty();
+        ready || !self.ready_listeners.is_empty() || !self.queued.is_empty()
+    }
+
+    /// To be called when a driver was told something outside a turn, which may have changed when its next tick is due.
+    pub fn retime(&mut self, driver: &mut impl Driver) {
+        rest(self, driver, clock::now());
+    }
+
+    /// When the next turn has something to do, whatever the kernel says.
+    pub fn due(&self) -> Time {
+        if self.has_more() { Time(0) } else { self.tick_next }
     }
 }
 
