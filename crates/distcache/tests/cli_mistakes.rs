@@ -135,6 +135,7 @@ const LINES: &[(&str, i32, &[&str])] = &[
     ),
     ("bench --target redis://127.0.0.1:1 --connections 0", 2, &["--connections 0", "write 1 to 60000"]),
     ("bench --target redis://127.0.0.1:1 --pipeline 0", 2, &["--pipeline 0", "write 1 to 100000"]),
+    ("bench --target redis://127.0.0.1:1 --mget 0", 2, &["--mget 0", "write 1 to 10000"]),
     ("bench --target redis://127.0.0.1:1 --rate -1", 2, &["--rate -1", "above 0"]),
     ("bench --target redis://127.0.0.1:1 --seconds 0", 2, &["--seconds 0", "write more than 0"]),
     ("bench --target redis://127.0.0.1:1 --requests 0", 2, &["--requests 0", "write at least 1"]),

@@ -194,6 +194,7 @@ fn of_two_processes_with_one_id_the_one_that_is_there_keeps_it() {
         }
         assert!(refused(&mut shim).contains("every process needs an id of its own"));
         assert!(shim.member.events.is_empty() && newer.member.events.is_empty());
+        assert!(newer.member.peers.is_taken() && !older.member.peers.is_taken());
         // One that says nothing any more gives way, long before its link would be given up.
         turn_until([&mut newer, &mut shim], |[newer, _]| newer.member.peers.is_linked(SHIM));
         let told: Vec<String> = shim.member.events.iter().map(described).collect();

@@ -22,10 +22,15 @@ struct CostWorkload {
 }
 
 /// A hot set that both nodes hold, or the router itself; and a key space too wide for anything to be hot, read or written.
-const WORKLOADS: [CostWorkload; 3] = [
+const WORKLOADS: [CostWorkload; 4] = [
     CostWorkload {
         name: "hot",
         load: &["--keys", "16", "--dist", "adversary:16"],
+        servers: &["distcache", "near", "twemproxy", "redis"],
+    },
+    CostWorkload {
+        name: "mget",
+        load: &["--keys", "16", "--dist", "adversary:16", "--mget", "10"],
         servers: &["distcache", "near", "twemproxy", "redis"],
     },
     CostWorkload {

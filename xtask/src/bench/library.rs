@@ -15,8 +15,14 @@ use crate::cluster::{Layer, Layout, MemberProcess, ProcessCluster, mortal};
 /// Each figure is the median of so many runs, the ways taking turns.
 const ROUNDS: usize = 5;
 const EXAMPLE: &str = "library_load";
-/// How many threads, and how many reads one of them asks for at once.
-const SHAPES: [[&str; 2]; 4] = [["1", "1"], ["1", "16"], ["50", "1"], ["50", "16"]];
+/// How many threads or futures, and how many reads one of them asks for at once.
+const SHAPES: [[&str; 3]; 5] = [
+    ["threads", "1", "1"],
+    ["threads", "1", "16"],
+    ["threads", "50", "1"],
+    ["threads", "50", "16"],
+    ["futures", "50", "1"],
+];
 
 pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Value> {
     let example = build(root)?;
@@ -32,8 +38,8 @@ pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Va
     };
     let (cluster, near) = (start("")?, start("[near]\nobjects_max = 64\n")?);
     let mut rows = Vec::new();
-    for [threads, batch] in SHAPES {
-        let shape = Shape { threads, batch, seconds };
+    for [callers, count, batch] in SHAPES {
+        let shape = Shape { callers, count, batch, seconds };
         let [mut library, mut copies] = [const { Vec::new() }; 2];
         let mut router = Vec::new();
         for _ in 0..ROUNDS {
@@ -45,12 +51,12 @@ pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Va
             let [own, cluster] =
                 [0, 1].map(|at| median(&runs.iter().map(|run| run[at]).collect::<Vec<f64>>()));
             rows.push(json!({
-                "way": way, "threads": threads, "batch": batch, "application_us": own, "cluster_us": cluster, "runs_us": runs,
+                "way": way, "callers": callers, "count": count, "batch": batch, "application_us": own, "cluster_us": cluster, "runs_us": runs,
             }));
         }
         // What an application spends on sockets is not in it.
         rows.push(json!({
-            "way": "router", "threads": threads, "batch": batch, "cluster_us": median(&router), "runs_us": router,
+            "way": "router", "connections": count, "batch": batch, "cluster_us": median(&router), "runs_us": router,
         }));
     }
     Ok(Value::Array(rows))
@@ -70,7 +76,8 @@ fn build(root: &Path) -> anyhow::Result<PathBuf> {
 }
 
 struct Shape {
-    threads: &'static str,
+    callers: &'static str,
+    count: &'static str,
     batch: &'static str,
     seconds: u64,
 }
@@ -81,7 +88,7 @@ impl Shape {
         let seconds = self.seconds.to_string();
         let mut own = 0.0;
         let mut command = mortal(example);
-        command.arg(cluster.config()).args([self.threads, self.batch, &seconds]);
+        command.arg(cluster.config()).args([self.callers, self.count, self.batch, &seconds]);
         let mut application = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut lines = BufReader::new(application.stdout.take().context("no output")?).lines();
         let mut line = || lines.next().with_context(|| format!("{command:?} has ended"))?.context("no line");
@@ -99,7 +106,7 @@ impl Shape {
     fn router(&self, binary: &Path, cluster: &ProcessCluster) -> anyhow::Result<f64> {
         let seconds = self.seconds.to_string();
         let hot = ["--keys", "16", "--dist", "adversary:16", "--no-load", "--warmup", "0"];
-        let shape = ["--connections", self.threads, "--pipeline", self.batch, "--seconds", &seconds];
+        let shape = ["--connections", self.count, "--pipeline", self.batch, "--seconds", &seconds];
         let port = cluster.router(0).port();
         microseconds(&processes(cluster)?, || load(binary, port, &[&hot[..], &shape].concat()))
     }

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 pub(crate) const USAGE: &str = "\
 Usage: cargo xtask bench WHAT [SECONDS]
 
-  cost        CPU microseconds per GET, hot (with near copies, too) and cold, and per SET, pipelines 1 and 16, against twemproxy
+  cost        CPU microseconds per GET, hot (with near copies, too) and cold, per MGET of 10 and per SET, pipelines 1 and 16, against twemproxy
               and Redis asked directly (default 4 s each)
   library     CPU microseconds per hot GET of an application with the router inside it, from 1 and 50 threads, near copies or
               not, against the way through a router (default 3 s each)

@@ -41,6 +41,8 @@ fn bench_loads_every_key_and_counts_what_it_measures() {
         assert_eq!((&run["requests"], &run["errors"]), (&2000.into(), &0.into()), "{run}");
         assert!(run["throughput"].as_f64().is_some_and(|rate| rate > 100.0), "{run}");
     }
+    let run = result(&bench(&tcp, &[&common[..], &["--no-load", "--mget", "10"]].concat()));
+    assert_eq!((&run["requests"], &run["errors"]), (&2000.into(), &0.into()), "{run}");
     let mut client = cluster.connect(0);
     assert_eq!(client.ask(&["DBSIZE"]).expect("a reply"), ":300\r\n");
     assert_eq!(client.ask(&["STRLEN", "key:000000000299"]).expect("a reply"), ":64\r\n");

@@ -29,7 +29,11 @@ pub struct BenchArguments {
     #[arg(long, value_name = "DIST", default_value = "zipf:0.99")]
     pub(crate) dist: String,
 
-    /// Share of requests that are SET, 0 to 1; the others are GET
+    /// Keys that each read asks for: MGET of so many; 1 for GET
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) mget: usize,
+
+    /// Share of requests that are SET, 0 to 1; the others are GET, or MGET
     #[arg(long, value_name = "W", default_value_t = 0.0)]
     pub(crate) write_ratio: f64,
 
@@ -92,6 +96,8 @@ const CONNECTIONS_MAX: usize = 60_000;
 const VALUE_BYTES_MAX: usize = 512 << 20;
 /// Deeper pipelines measure nothing but queues.
 const PIPELINE_MAX: usize = 100_000;
+/// A command may have a million arguments at Redis; a read of more keys than this is none that anybody sends.
+const MGET_MAX: usize = 10_000;
 /// Longer slices are whole runs.
 const SLICE_MS_MAX: u64 = 3_600_000;
 /// Key names have twelve digits.
@@ -116,6 +122,12 @@ impl BenchArguments {
             (1..=PIPELINE_MAX).contains(&self.pipeline),
             "--pipeline {}: write 1 to {PIPELINE_MAX}",
             self.pipeline
+        );
+        ensure!((1..=MGET_MAX).contains(&self.mget), "--mget {}: write 1 to {MGET_MAX}", self.mget);
+        ensure!(
+            self.trace().is_none() || self.mget == 1,
+            "--mget {}: a trace says itself which keys are asked for; leave it away",
+            self.mget
         );
         if let Some(rate) = self.rate {
             ensure!(

@@ -33,6 +33,16 @@ impl Frames {
         out.extend_from_slice(b"\r\n");
     }
 
+    /// Appends MGET of so many keys.
+    pub(crate) fn mget(&self, keys: impl Iterator<Item = u64>, count: usize, out: &mut Vec<u8>) {
+        out.extend_from_slice(format!("*{}\r\n$4\r\nMGET\r\n", count + 1).as_bytes());
+        for key in keys {
+            out.push(b'$');
+            name(key, out);
+            out.extend_from_slice(b"\r\n");
+        }
+    }
+
     /// Appends `SET key:%012d value`.
     pub(crate) fn set(&self, key: u64, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.set_head);
@@ -72,6 +82,11 @@ mod tests {
         let set = Command::parse(Bytes::from(set)).expect("a command");
         assert_eq!((set.arg(0), set.arg(1)), (&b"SET"[..], &b"key:999999999999"[..]));
         assert_eq!(set.arg(2).len(), 5);
+
+        let mut mget = Vec::new();
+        frames.mget([7, 42].into_iter(), 2, &mut mget);
+        let mget = Command::parse(Bytes::from(mget)).expect("a command");
+        assert!(mget.args().eq([&b"MGET"[..], b"key:000000000007", b"key:000000000042"]));
 
         for (key, expected) in
             [(1_000_000_000_000, "key:1000000000000"), (u64::MAX, "key:18446744073709551615")]

@@ -102,7 +102,11 @@ fn requests(arguments: &BenchArguments) -> Result<(Requests, LoadedKeys)> {
         value_bytes: arguments.value_bytes,
         seed: arguments.seed,
     };
-    Ok((Requests::Mix(workload.requests(0)?), LoadedKeys::below(workload.keys)))
+    let requests = match arguments.mget {
+        1 => Requests::Mix(workload.requests(0)?),
+        count => Requests::Batches(workload.requests(0)?, count),
+    };
+    Ok((requests, LoadedKeys::below(workload.keys)))
 }
 
 fn plan(arguments: &BenchArguments) -> Result<BenchPlan> {

@@ -9,6 +9,8 @@ pub(crate) enum Requests {
     Keys(Box<dyn Iterator<Item = u64> + Send>),
     /// GET and SET as the workload draws them, without end.
     Mix(trace::WorkloadRequests),
+    /// The same with MGET of so many keys for each read.
+    Batches(trace::WorkloadRequests, usize),
     /// The first so many of a workload's requests, over and over.
     Rounds(WorkloadRounds),
     /// GET and SET as a trace has them, without end.
@@ -59,6 +61,15 @@ impl Requests {
             Requests::Mix(requests) => {
                 let request = requests.next_request();
                 (request.key, request.write)
+            }
+            Requests::Batches(requests, count) => {
+                let first = requests.next_request();
+                if !first.write {
+                    let others = (1..*count).map(|_| requests.next_request().key);
+                    frames.mget(std::iter::once(first.key).chain(others), *count, out);
+                    return Some(first.key);
+                }
+                (first.key, true)
             }
             Requests::Rounds(rounds) => {
                 let request = rounds.next_request();

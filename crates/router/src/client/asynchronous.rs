@@ -9,7 +9,7 @@ use wire::resp::{Command, Value};
 
 use super::answer::CallReplies;
 use super::turns::{Turns, Waiting};
-use super::{Client, ConnectError, Error, Pipeline, check, command_of, deleted, found, value};
+use super::{Client, ConnectError, Error, Pipeline, check, command_of, deleted, found, random_id, value};
 
 /// A [`Client`] whose calls are futures: no thread waits for a reply, and any executor will do. A future starts its call when
 /// it is polled first. One that is dropped before its end gives up the reply as a client does that hangs up: what the command
@@ -36,7 +36,7 @@ impl AsyncClient {
     /// # Errors
     /// As `Client::connect`.
     pub async fn connect(config: &Config) -> Result<AsyncClient, ConnectError> {
-        let (client, connected) = Client::begin(config)?;
+        let (client, connected) = Client::begin(config, random_id)?;
         match poll_fn(|context| connected.poll(context)).await {
             Some(_) => Ok(AsyncClient { client }),
             None => Err(ConnectError::unreachable()),

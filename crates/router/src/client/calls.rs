@@ -82,6 +82,10 @@ impl Calls {
         self.get_mut(client)?.waiting.pop_front()
     }
 
+    pub(crate) fn have_resumed(&self) -> bool {
+        !self.resumed.is_empty()
+    }
+
     pub(crate) fn next_resumed(&mut self) -> Option<ClientId> {
         self.resumed.pop()
     }

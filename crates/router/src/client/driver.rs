@@ -21,10 +21,15 @@ pub(crate) struct ClientDriver {
     engine: Engine,
     pub(crate) calls: Calls,
     pub(crate) maps: MapCell,
+    /// Makes another engine, with another id.
+    renew: Renew,
     /// Has an outcome when every shim can be reached, or when that took too long: then none.
     connected: Option<Arc<CallAnswer>>,
     give_up: Time,
 }
+
+/// Makes an engine with an id of its own, drawn at random, and has it dial.
+pub(crate) type Renew = Box<dyn Fn(&mut Io) -> Result<Engine, String> + Send>;
 
 /// What has become of a call by the time its commands are with the machine.
 pub(crate) enum StartedCall {
@@ -38,22 +43,22 @@ impl ClientDriver {
     pub(crate) fn new(
         config: Arc<Config>,
         engine: Engine,
+        renew: Renew,
         io: &Io,
         connected: Arc<CallAnswer>,
     ) -> ClientDriver {
         let (maps, waker) = (MapCell::default(), io.waker());
         maps.register(move || waker.wake());
         let (calls, give_up) = (Calls::default(), io.now().after(CONNECT_TIMEOUT));
-        ClientDriver { config, engine, calls, maps, connected: Some(connected), give_up }
+        ClientDriver { config, engine, renew, calls, maps, connected: Some(connected), give_up }
     }
 
     /// A fresh client of the machine for each call: nothing that an earlier one set up is left over.
-    pub(crate) fn start(&mut self, io: &mut Io, commands: Vec<Command>) -> StartedCall {
-        let now = io.now();
+    pub(crate) fn start(&mut self, io: &mut Io, now: Time, commands: Vec<Command>) -> StartedCall {
         let client = self.calls.open(commands, self.config.limits.pipeline_max);
         self.step(io, now, Input::Opened { client });
         self.feed(io, now, client);
-        self.settle(io);
+        self.settle(io, now);
         if self.calls.is_over(client) {
             self.step(io, now, Input::Closed { client });
             return StartedCall::Over(self.calls.end(client));
@@ -68,6 +73,17 @@ impl ClientDriver {
     pub(crate) fn abandon(&mut self, io: &mut Io, client: ClientId) {
         self.step(io, io.now(), Input::Closed { client });
         self.calls.end(client);
+    }
+
+    /// Takes another id if another process has this one: such a client links with nobody, and so has no calls yet.
+    fn redraw(&mut self, io: &mut Io) {
+        if self.connected.is_none() || !self.engine.peers.is_taken() {
+            return;
+        }
+        match (self.renew)(io) {
+            Ok(engine) => std::mem::replace(&mut self.engine, engine).peers.leave(io),
+            Err(reason) => tracing::error!(reason, "the client cannot take another id"),
+        }
     }
 
     /// Tells whoever waits that nothing comes.
@@ -90,8 +106,7 @@ impl ClientDriver {
     }
 
     /// Hands in what stalled calls had left, and ends those that somebody waits for and that have all replies.
-    fn settle(&mut self, io: &mut Io) {
-        let now = io.now();
+    fn settle(&mut self, io: &mut Io, now: Time) {
         while let Some(client) = self.calls.next_resumed() {
             self.feed(io, now, client);
             if self.calls.is_over(client) && self.calls.answer(client).is_some() {
@@ -99,6 +114,7 @@ impl ClientDriver {
                 self.calls.end(client);
             }
         }
+        self.redraw(io);
         let is_connected = self.engine.is_connected();
         if let Some(connected) = self.connected.take_if(|_| is_connected || now >= self.give_up) {
             self.calls.tell(&connected, is_connected.then(Vec::new));
@@ -121,7 +137,9 @@ impl Driver for ClientDriver {
             }
             _ => {}
         }
-        self.settle(io);
+        if self.calls.have_resumed() || self.connected.is_some() {
+            self.settle(io, io.now());
+        }
     }
 
     fn rest(&mut self, now: Time) -> Duration {

@@ -28,7 +28,7 @@ pub use error::{ConnectError, Error};
 use crate::engine::Engine;
 use crate::siblings::Siblings;
 use answer::{CallAnswer, own_waker};
-use driver::ClientDriver;
+use driver::{ClientDriver, Renew};
 use turns::Turns;
 
 /// First of the router ids that libraries take, at random; the lower ones are the configuration's.
@@ -107,7 +107,11 @@ impl Client {
     /// # Errors
     /// A configuration without a usable map or with wrong certificates, a system without sockets or threads, or shims that do not answer.
     pub fn connect(config: &Config) -> Result<Client, ConnectError> {
-        let (client, connected) = Client::begin(config)?;
+        Client::connect_as(config, random_id)
+    }
+
+    fn connect_as(config: &Config, id: NewId) -> Result<Client, ConnectError> {
+        let (client, connected) = Client::begin(config, id)?;
         match connected.wait() {
             Some(_) => Ok(client),
             None => Err(ConnectError::unreachable()),
@@ -115,20 +119,15 @@ impl Client {
     }
 
     /// A client whose links are being made, and what says that they are, or that it took too long.
-    fn begin(config: &Config) -> Result<(Client, Arc<CallAnswer>), ConnectError> {
+    fn begin(config: &Config, id: NewId) -> Result<(Client, Arc<CallAnswer>), ConnectError> {
         let mut io = Io::new().map_err(ConnectError::System)?;
-        let id = RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX));
-        // Whoever has the cluster's secret has the data.
-        let owner = UserSource::Given(Arc::default());
-        let mut engine =
-            Engine::new(config, id, owner, Siblings::alone(io.waker()), false).map_err(ConnectError::Map)?;
         let certificates = Certificates::load(config)?;
-        engine.secure(&certificates);
-        engine.dial(&mut io, config);
+        let config = Arc::new(config.clone());
+        let renew = renew(Arc::clone(&config), certificates.clone(), id);
+        let engine = renew(&mut io).map_err(ConnectError::Map)?;
         let stop = Stop::new();
         let connected = CallAnswer::new(own_waker());
-        let config = Arc::new(config.clone());
-        let driver = ClientDriver::new(Arc::clone(&config), engine, &io, Arc::clone(&connected));
+        let driver = ClientDriver::new(Arc::clone(&config), engine, renew, &io, Arc::clone(&connected));
         let (maps, waker) = (driver.maps.clone(), io.waker());
         let turns = Arc::new(Turns::new(io, driver, stop.clone()));
         let kept = Arc::clone(&turns);
@@ -265,6 +264,25 @@ impl Pipeline<'_, Client> {
     }
 }
 
+/// What gives a client its id; asked again if that is taken.
+type NewId = fn() -> RouterId;
+
+fn random_id() -> RouterId {
+    RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX))
+}
+
+/// Makes engines for this configuration.
+fn renew(config: Arc<Config>, certificates: Certificates, id: NewId) -> Renew {
+    Box::new(move |io| {
+        // Whoever has the cluster's secret has the data.
+        let owner = UserSource::Given(Arc::default());
+        let mut engine = Engine::new(&config, id(), owner, Siblings::alone(io.waker()), false)?;
+        engine.secure(&certificates);
+        engine.dial(io, &config);
+        Ok(engine)
+    })
+}
+
 /// Refuses commands that a call cannot have.
 fn check(commands: &[Command]) -> Result<(), Error> {
     if commands.iter().any(silences) {
@@ -318,5 +336,72 @@ fn value(reply: Bytes) -> Result<Value, Error> {
     match Value::parse(&reply)? {
         Value::Error(text) => Err(Error::Reply(String::from_utf8_lossy(&text).into_owned())),
         value => Ok(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU16, Ordering};
+    use std::time::Duration;
+
+    use config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
+    use runtime::peers::{MemberIdentity, PeerEvent, Peers};
+    use runtime::reactor::{self, Driver, Event, Io};
+    use runtime::stop::Stop;
+    use wire::{Partition, Peer, RouterId, ShimId};
+
+    use super::{Client, LIBRARY_FIRST};
+
+    /// Takes everybody in, and keeps who is.
+    struct Shim {
+        peers: Peers,
+        linked: Arc<std::sync::Mutex<Vec<Peer>>>,
+    }
+
+    impl Driver for Shim {
+        fn event(&mut self, io: &mut Io, event: Event) {
+            let mut events = Vec::new();
+            self.peers.event(io, event, &mut events);
+            let linked = events.into_iter().filter_map(|event| match event {
+                PeerEvent::Linked(peer) => Some(peer),
+                _ => None,
+            });
+            self.linked.lock().unwrap().extend(linked);
+        }
+    }
+
+    /// Every second client draws an id that another has.
+    fn unlucky() -> RouterId {
+        static DRAWN: AtomicU16 = AtomicU16::new(0);
+        RouterId(LIBRARY_FIRST + DRAWN.fetch_add(1, Ordering::Relaxed) / 2)
+    }
+
+    #[test]
+    fn a_client_whose_id_another_has_takes_another_id() {
+        let local = || "127.0.0.1:0".parse().unwrap();
+        let mut io = Io::new().unwrap();
+        let listener = io.listen(&local()).unwrap();
+        let secret = Secret(*b"0123456789abcdef");
+        let mut config = Config::new("test", secret);
+        config.layers.push(LayerConfig { name: "leaf".to_owned(), partition: Partition::Hash });
+        config.nodes.push(NodeConfig::new("leaf-0", "leaf", None, "127.0.0.1:1".parse().unwrap()));
+        let address = io.local_address(listener);
+        config.shims.push(ShimConfig::new("shim-0", "r0", address, StorageConfig::Embedded));
+        config.routers.push(RouterConfig::new("router-0", local()));
+        let identity = MemberIdentity { peer: Peer::Shim(ShimId(0)), secret, agreement: config.agreement() };
+        let mut peers = Peers::new(identity, Duration::from_secs(5));
+        peers.accept_on(listener);
+        let linked = Arc::default();
+        let (stop, mut shim) = (Stop::new(), Shim { peers, linked: Arc::clone(&linked) });
+        let flag = stop.clone();
+        let shim = std::thread::spawn(move || reactor::run(io, &mut shim, &flag).unwrap());
+        let clients: Vec<Client> =
+            (0..4).map(|_| Client::connect_as(&config, unlucky).expect("an id that is free")).collect();
+        let router = |id: u16| Peer::Router(RouterId(LIBRARY_FIRST + id));
+        assert_eq!(*linked.lock().unwrap(), [router(0), router(1), router(2), router(3)]);
+        drop(clients);
+        stop.stop();
+        shim.join().unwrap();
     }
 }

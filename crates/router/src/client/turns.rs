@@ -148,10 +148,10 @@ impl Turns {
     }
 
     /// Hands what is queued to the machine.
-    fn take_queue(&self, core: &mut Core) {
+    fn take_queue(&self, core: &mut Core, now: Time) {
         let Some(queued) = self.queue().as_mut().map(std::mem::take) else { return };
         for (commands, answer) in queued {
-            match core.driver.start(&mut core.io, commands) {
+            match core.driver.start(&mut core.io, now, commands) {
                 StartedCall::Over(outcome) => core.driver.calls.tell(&answer, outcome),
                 StartedCall::Waits(client) => {
                     core.driver.calls.wait(client, CallWaiter { answer, is_thread: true })
@@ -169,7 +169,8 @@ impl Turns {
     ) -> Result<CallReplies, Waiting> {
         let mut guard = self.core();
         let Some(core) = guard.as_mut().filter(|_| !self.stop.is_set()) else { return Ok(None) };
-        let waiting = match core.driver.start(&mut core.io, commands) {
+        let now = clock::now();
+        let waiting = match core.driver.start(&mut core.io, now, commands) {
             StartedCall::Over(outcome) => Ok(outcome),
             StartedCall::Waits(client) => {
                 let answer = CallAnswer::new(waker());
@@ -177,7 +178,7 @@ impl Turns {
                 Err(Waiting { client, answer })
             }
         };
-        let woken = self.say(core, !is_thread && waiting.is_err());
+        let woken = self.say(core, now, !is_thread && waiting.is_err());
         drop(guard);
         woken.wake();
         waiting
@@ -192,15 +193,15 @@ impl Turns {
         {
             core.driver.abandon(&mut core.io, waiting.client);
         }
-        let woken = self.say(core, false);
+        let woken = self.say(core, clock::now(), false);
         drop(guard);
         woken.wake();
     }
 
     /// Writes what the machine has to say after something was handed to it outside a turn, unless whoever leads is about to;
     /// and sees to it that somebody leads in time. `keep`: no thread is there to take the lead.
-    fn say(&self, core: &mut Core, keep: bool) -> Woken {
-        core.io.retime(&mut core.driver);
+    fn say(&self, core: &mut Core, now: Time, keep: bool) -> Woken {
+        core.io.retime(&mut core.driver, now);
         let crowd = self.is_crowded();
         if core.lead != Lead::Awake && !crowd {
             core.io.flush();
@@ -240,8 +241,9 @@ impl Turns {
         let patience = {
             let mut guard = self.core();
             let core = guard.as_mut()?;
-            self.take_queue(core);
-            core.io.retime(&mut core.driver);
+            let now = clock::now();
+            self.take_queue(core, now);
+            core.io.retime(&mut core.driver, now);
             let patience = core.io.patience(None);
             core.lead = Lead::Asleep(patience.end());
             patience

@@ -8,6 +8,7 @@
 //! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64 |
 //! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
 //! | 3 refusal | the reason, UTF-8 |
+//! | 5 taken | the reason, UTF-8: a refusal because another process has that id |
 //! | 4 alive | empty; after the handshake, on the control connection, between messages |
 
 use std::fmt;
@@ -29,7 +30,10 @@ pub const PROOF_BYTES: usize = 32;
 const KIND_HELLO: u8 = 1;
 const KIND_PROOF: u8 = 2;
 const KIND_REFUSAL: u8 = 3;
+/// Kinds whose text is read whatever the version of its writer.
+const REFUSALS: [u8; 2] = [KIND_REFUSAL, KIND_TAKEN];
 const KIND_ALIVE: u8 = 4;
+const KIND_TAKEN: u8 = 5;
 
 /// "I still turn." No message begins like it.
 pub(crate) const ALIVE: [u8; PREFIX_BYTES] = prefix(KIND_ALIVE, 0);
@@ -65,6 +69,8 @@ pub enum PeerFrame {
     Hello(PeerHello),
     Proof([u8; PROOF_BYTES]),
     Refusal(String),
+    /// A refusal that another id would not have met.
+    Taken(String),
 }
 
 /// Why a connection between roles is refused. Its text goes to the log and to the other end.
@@ -96,6 +102,9 @@ pub enum PeerRefusal {
     Duplicate(Name),
     #[error("the other end says: {0}")]
     ByOther(String),
+    /// As `ByOther`: another process has this one's id.
+    #[error("the other end says: {0}")]
+    Taken(String),
 }
 
 /// A peer in words, for logs.
@@ -178,11 +187,12 @@ pub fn write_refusal(refusal: &PeerRefusal, out: &mut Vec<u8>) {
         PeerRefusal::NotAPeer => out.extend_from_slice(
             b"-ERR this port is for DistCache's own members; clients connect to the address of a router\r\n",
         ),
-        PeerRefusal::ByOther(_) => {}
+        PeerRefusal::ByOther(_) | PeerRefusal::Taken(_) => {}
         refusal => {
             let text = refusal.to_string();
             let text = &text.as_bytes()[..text.len().min(BODY_BYTES_MAX)];
-            out.extend_from_slice(&prefix(KIND_REFUSAL, text.len()));
+            let kind = if matches!(refusal, PeerRefusal::Duplicate(_)) { KIND_TAKEN } else { KIND_REFUSAL };
+            out.extend_from_slice(&prefix(kind, text.len()));
             out.extend_from_slice(text);
         }
     }
@@ -190,7 +200,7 @@ pub fn write_refusal(refusal: &PeerRefusal, out: &mut Vec<u8>) {
 
 /// Whether `bytes` begin with a refusal, of which the end may be missing. No message does.
 pub(crate) fn is_refusal(bytes: &[u8]) -> bool {
-    bytes.starts_with(&MAGIC) && bytes.get(5) == Some(&KIND_REFUSAL)
+    bytes.starts_with(&MAGIC) && bytes.get(5).is_some_and(|kind| REFUSALS.contains(kind))
 }
 
 /// Takes the first frame off `bytes`; `None` when it is not whole yet.
@@ -202,7 +212,7 @@ pub fn take(bytes: &mut Bytes) -> Result<Option<PeerFrame>, PeerRefusal> {
     let Some(&[_, _, _, _, version, kind, high, low]) = bytes.first_chunk::<PREFIX_BYTES>() else {
         return Ok(None);
     };
-    if version != PROTOCOL_VERSION && kind != KIND_REFUSAL {
+    if version != PROTOCOL_VERSION && !REFUSALS.contains(&kind) {
         return Err(PeerRefusal::Version(version));
     }
     let body_bytes = usize::from(u16::from_be_bytes([high, low]));
@@ -220,10 +230,10 @@ pub fn take(bytes: &mut Bytes) -> Result<Option<PeerFrame>, PeerRefusal> {
             Ok(proof) => Ok(Some(PeerFrame::Proof(proof))),
             Err(_) => Err(PeerRefusal::Malformed),
         },
-        KIND_REFUSAL => {
+        KIND_REFUSAL | KIND_TAKEN => {
             // The text is shown in a log: nothing that moves a cursor.
             let text = String::from_utf8_lossy(&body).chars().filter(|c| !c.is_control()).collect();
-            Ok(Some(PeerFrame::Refusal(text)))
+            Ok(Some(if kind == KIND_TAKEN { PeerFrame::Taken(text) } else { PeerFrame::Refusal(text) }))
         }
         _ => Err(PeerRefusal::Malformed),
     }

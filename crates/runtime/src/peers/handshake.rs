@@ -9,6 +9,8 @@
 //!    proven: the answering end
 //! ```
 //!
+//! The answering end proves itself once it takes the other in: who is refused, for its id is another's, was never linked.
+//!
 //! Fresh nonces of both ends make a recorded proof worthless, the label one end's proof for the other. Role,
 //! id and channel are in the hellos, so a proof for one connection cannot open another. So is what decides where data are:
 //! members that differ in it are refused once they have proven the secret.
@@ -100,19 +102,24 @@ impl Handshake {
         while let Some(frame) = take(bytes)? {
             match (frame, self.theirs) {
                 (PeerFrame::Refusal(text), _) => return Err(PeerRefusal::ByOther(text)),
+                (PeerFrame::Taken(text), _) => return Err(PeerRefusal::Taken(text)),
                 (PeerFrame::Hello(hello), None) => self.greet(hello, out)?,
                 (PeerFrame::Proof(proof), Some(theirs)) => {
                     self.verify(&theirs, &proof)?;
                     self.agree(&theirs)?;
-                    if self.side == Side::Answering {
-                        write_proof(&self.proof(self.side, &theirs), out);
-                    }
                     return Ok(Some(theirs));
                 }
                 _ => return Err(PeerRefusal::Malformed),
             }
         }
         Ok(None)
+    }
+
+    /// The other end, which has proven itself, is taken in: the answering end proves itself, too.
+    pub fn accept(&self, out: &mut Vec<u8>) {
+        if let (Side::Answering, Some(theirs)) = (self.side, &self.theirs) {
+            write_proof(&self.proof(self.side, theirs), out);
+        }
     }
 
     fn greet(&mut self, hello: PeerHello, out: &mut Vec<u8>) -> Result<(), PeerRefusal> {
@@ -226,8 +233,9 @@ mod tests {
         let (greeted, proof) = step(&mut dial, &reply);
         assert_eq!(greeted, Ok(None));
         let (answered, mut reply) = step(answer, &proof);
-        if let Err(refusal) = &answered {
-            write_refusal(refusal, &mut reply);
+        match &answered {
+            Err(refusal) => write_refusal(refusal, &mut reply),
+            Ok(_) => answer.accept(&mut reply),
         }
         let (dialled, _) = step(&mut dial, &reply);
         ([first, proof], dialled, answered)
@@ -265,7 +273,9 @@ mod tests {
         let mut answer = answering(5, 2);
         let (_, reply) = step(&mut answer, &first);
         let (_, proof) = step(&mut dial, &reply);
-        let (_, reply) = step(&mut answer, &proof);
+        let (_, mut reply) = step(&mut answer, &proof);
+        assert_eq!(step(&mut dial, &reply).0, Ok(None), "it is not taken in yet");
+        answer.accept(&mut reply);
         assert_eq!(step(&mut dial, &reply).0, Err(PeerRefusal::Role { found: Name(SHIM), vouched: routers }));
     }
 

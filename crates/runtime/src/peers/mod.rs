@@ -83,6 +83,8 @@ pub struct Peers {
     counts: LinksStatus,
     /// Large replies that found too much unread before them.
     replies_dropped: u64,
+    /// Somebody has refused this process because another has its id.
+    taken: bool,
 }
 
 impl Peers {
@@ -103,6 +105,7 @@ impl Peers {
             strangers: LinkLog::default(),
             counts: LinksStatus::default(),
             replies_dropped: 0,
+            taken: false,
         }
     }
 
@@ -181,6 +184,19 @@ impl Peers {
             true => ALONE_REST,
         };
         rest.min(links)
+    }
+
+    /// Whether another process has this one's id.
+    pub fn is_taken(&self) -> bool {
+        self.taken
+    }
+
+    /// Closes all connections, before another identity takes the place of this one.
+    pub fn leave(&mut self, io: &mut Io) {
+        for position in 0..self.links.len() {
+            self.links[position].dial = None;
+            self.end_link(io, position, &"this end takes another id", true);
+        }
     }
 
     pub fn replies_dropped(&self) -> u64 {
@@ -289,6 +305,7 @@ impl Peers {
         let refusal = match frame::take(&mut bytes) {
             Ok(None) => return io.unread(connection, bytes),
             Ok(Some(PeerFrame::Refusal(text))) => PeerRefusal::ByOther(text),
+            Ok(Some(PeerFrame::Taken(text))) => PeerRefusal::Taken(text),
             Ok(Some(_)) => PeerRefusal::Malformed,
             Err(refusal) => refusal,
         };
@@ -371,6 +388,9 @@ impl Peers {
             Some((position, _)) => position as usize,
             None => self.make_room(io, hello, now)?,
         };
+        if let Some((handshake, _)) = self.slots.handshake(connection) {
+            handshake.accept(io.out(connection));
+        }
         let link = &mut self.links[position];
         (link.instance, link.attempt) = (hello.instance, hello.attempt);
         link.attach(hello.channel, connection);
@@ -414,6 +434,7 @@ impl Peers {
 
     fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now: Time) {
         self.counts.links_refused_total += 1;
+        self.taken |= matches!(refusal, PeerRefusal::Taken(_));
         let (theirs, dialled) = match self.slots.handshake(connection) {
             Some((handshake, dialled)) => (handshake.theirs(), dialled),
             None => (None, None),

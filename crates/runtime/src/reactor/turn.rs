@@ -185,8 +185,8 @@ impl Io {
     }
 
     /// To be called when a driver was told something outside a turn, which may have changed when its next tick is due.
-    pub fn retime(&mut self, driver: &mut impl Driver) {
-        rest(self, driver, clock::now());
+    pub fn retime(&mut self, driver: &mut impl Driver, now: Time) {
+        rest(self, driver, now);
     }
 
     /// When the next turn has something to do, whatever the kernel says.
