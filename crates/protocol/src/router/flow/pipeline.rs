@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Key, Peer};
+use wire::{Key, NodeId, Peer};
 
 use crate::router::flow::gather::Merge;
 use crate::router::flow::ran::Ran;
@@ -139,11 +139,18 @@ impl FanPart {
     pub(crate) fn alone(sent: SentRequest) -> FanPart {
         FanPart { sent, touch: SmallVec::new(), reply: None }
     }
+
+    /// A part that nobody is asked for. It has taken effect, and orders nothing.
+    pub(crate) fn answered(reply: PartReply) -> FanPart {
+        let sent = SentRequest { request: 0, peer: Peer::Node(NodeId(0)), read: true };
+        FanPart { sent, touch: SmallVec::new(), reply: Some(reply) }
+    }
 }
 
 impl OperationProgress {
     pub(crate) fn fan(parts: Vec<FanPart>, merge: Merge) -> OperationProgress {
-        OperationProgress::Fan(Box::new(FanOut { outstanding: parts.len(), parts, merge }))
+        let outstanding = parts.iter().filter(|part| part.reply.is_none()).count();
+        OperationProgress::Fan(Box::new(FanOut { parts, outstanding, merge }))
     }
 }
 

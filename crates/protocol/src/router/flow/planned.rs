@@ -63,23 +63,33 @@ impl Launch<'_, '_> {
 
     fn each(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
-        if self.traffic.near.is_on()
-            && let Some(merged) = self.each_near()
-        {
-            return Ok(OperationProgress::Done(merged));
+        let mut held = self.each_near();
+        let found = held.iter().flatten().count();
+        if found == job.keys.len() {
+            let parts: Vec<PartReply> = held.into_iter().flatten().collect();
+            self.keep_all();
+            self.count_near(found);
+            return Ok(OperationProgress::Done(gather::merge(&Merge::Values, &parts, job.resp3)));
         }
-        let routes = job
-            .keys
-            .iter()
-            .map(|key| self.route(key, View::GET, self.order(key)))
-            .collect::<Result<Vec<Route>, Unroutable>>()?;
-        self.room_for(routes.iter().map(|route| route.peer))?;
-        if self.over_limit(routes.len()) {
+        let mut routes = Vec::with_capacity(job.keys.len());
+        for (index, key) in job.keys.iter().enumerate() {
+            routes.push(match held.get(index) {
+                Some(Some(_)) => None,
+                _ => Some(self.route(key, View::GET, self.order(key))?),
+            });
+        }
+        self.room_for(routes.iter().flatten().map(|route| route.peer))?;
+        if self.over_limit(job.keys.len() - found) {
             return Ok(self.busy());
         }
         self.keep_all();
+        self.count_near(found);
         let mut parts = Vec::with_capacity(routes.len());
         for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
+            let Some(route) = route else {
+                parts.extend(held[index].take().map(FanPart::answered));
+                continue;
+            };
             let tried = Tried::default();
             let (view, command) = (View::GET, Bytes::new());
             let read = PendingRead { key: key.clone(), view, command, streams: false, tried };
@@ -158,26 +168,23 @@ impl Launch<'_, '_> {
     #[inline(never)]
     fn one_near(&mut self, key: &Key, view: View, order: KeyOrder) -> Option<Bytes> {
         let PartReply { status, value } = self.near(key, view, order)?;
-        self.answered_near(1);
+        self.keep_all();
+        self.count_near(1);
         Some(if status == Status::Nil { Bytes::from_static(replies::nil(self.job.resp3)) } else { value })
     }
 
-    /// What near copies answer to a command on several keys, if they have all of them: nobody is asked then.
-    fn each_near(&mut self) -> Option<Bytes> {
-        let keys = self.job.keys;
-        let found = keys.iter().filter_map(|key| self.near(key, View::GET, self.order(key)));
-        let parts: Vec<PartReply> = found.collect();
-        if parts.len() < keys.len() {
-            return None;
+    /// What near copies answer for each key of a command on several; the others are asked for elsewhere. Nothing where there are
+    /// none.
+    fn each_near(&mut self) -> Vec<Option<PartReply>> {
+        if !self.traffic.near.is_on() {
+            return Vec::new();
         }
-        self.answered_near(keys.len() as u64);
-        Some(gather::merge(&Merge::Values, &parts, self.job.resp3))
+        self.job.keys.iter().map(|key| self.near(key, View::GET, self.order(key))).collect()
     }
 
-    fn answered_near(&mut self, reads: u64) {
-        self.keep_all();
-        self.step.counters.near_hits += reads;
-        self.step.counters.hits += reads;
+    fn count_near(&mut self, reads: usize) {
+        self.step.counters.near_hits += reads as u64;
+        self.step.counters.hits += reads as u64;
     }
 
     /// Whether copies may not know yet what the client has been told or has seen. One that is kept, until the interest in its
