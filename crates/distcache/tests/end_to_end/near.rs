@@ -1,5 +1,6 @@
 //! Copies that routers hold themselves, in processes that are killed, stopped and started again. Not when a router may answer.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -138,5 +139,42 @@ fn a_linked_client_holds_what_is_hot() {
     let ended = Instant::now();
     until("a lease would be over", || (ended.elapsed() > LEASE * 2).then_some(()));
     let status = cluster.fresh_status(holders(0));
+    assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
+}
+
+/// Threads of an application that share a linked client turn its machine by themselves: none may read from a near copy what a
+/// write elsewhere, acknowledged before the read, has overwritten.
+#[test]
+fn threads_of_a_linked_client_never_read_what_was_overwritten() {
+    const WRITES: u64 = 60;
+    let _machine = shared();
+    let tables = "[near]\nobjects_max = 8\nheat_min = 16".to_owned();
+    let cluster = Cluster::apart(Layout { tables, ..Layout::embedded(1) });
+    let config = config::Config::load(&cluster.config).expect("the configuration of the cluster");
+    let linked = router::Client::connect(&config).expect("the library reaches all storage");
+    let mut writer = cluster.connect(0);
+    ok(&mut writer, &["SET", "key", "0"]);
+    let (written, reads) = (AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while written.load(Ordering::SeqCst) < WRITES {
+                    let before = written.load(Ordering::SeqCst);
+                    let value = linked.get("key").expect("an answer").expect("a value");
+                    let value: u64 = String::from_utf8_lossy(&value).parse().expect("a number");
+                    assert!(value >= before, "{value} was read after {before} was acknowledged");
+                    reads.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        for round in 1..=WRITES {
+            // Enough reads between two writes for a copy to be worth its invalidation.
+            let enough = reads.load(Ordering::SeqCst) + 500;
+            until("the threads read on", || (reads.load(Ordering::SeqCst) > enough).then_some(()));
+            ok(&mut writer, &["SET", "key", &round.to_string()]);
+            written.store(round, Ordering::SeqCst);
+        }
+    });
+    let status = cluster.fresh_status(|status| total(status, "shims", "near_invalidated_copies_total") > 0);
     assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
 }

@@ -110,7 +110,8 @@ impl Turns {
             if let Some(outcome) = answer.take() {
                 return outcome;
             }
-            if self.is_crowded() {
+            // In a crowd the keeper serves everybody; and at the end it needs the lead to say so.
+            if self.is_crowded() || self.stop.is_set() {
                 std::thread::park();
                 continue;
             }
