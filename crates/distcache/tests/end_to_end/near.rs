@@ -114,14 +114,20 @@ fn a_router_that_ends_holds_nothing() {
     assert_eq!(total(&status, "shims", "leases_lost_total"), 0, "{status}");
 }
 
-/// A linked client is a holder in the application's process: a write elsewhere waits for it, and its end gives all back.
-#[test]
-fn a_linked_client_holds_what_is_hot() {
-    let _machine = shared();
+/// A cluster, and the router in this process that may hold its hottest keys.
+fn linked() -> (Cluster, router::Client) {
     let tables = "[near]\nobjects_max = 8\nheat_min = 16".to_owned();
     let cluster = Cluster::apart(Layout { tables, ..Layout::embedded(1) });
     let config = config::Config::load(&cluster.config).expect("the configuration of the cluster");
     let linked = router::Client::connect(&config).expect("the library reaches all storage");
+    (cluster, linked)
+}
+
+/// A linked client is a holder in the application's process: a write elsewhere waits for it, and its end gives all back.
+#[test]
+fn a_linked_client_holds_what_is_hot() {
+    let _machine = shared();
+    let (cluster, linked) = linked();
     let mut writer = cluster.connect(0);
     let holders = |count| move |status: &serde_json::Value| total(status, "shims", "near_sessions") == count;
     for round in 0..3 {
@@ -148,10 +154,7 @@ fn a_linked_client_holds_what_is_hot() {
 fn threads_of_a_linked_client_never_read_what_was_overwritten() {
     const WRITES: u64 = 60;
     let _machine = shared();
-    let tables = "[near]\nobjects_max = 8\nheat_min = 16".to_owned();
-    let cluster = Cluster::apart(Layout { tables, ..Layout::embedded(1) });
-    let config = config::Config::load(&cluster.config).expect("the configuration of the cluster");
-    let linked = router::Client::connect(&config).expect("the library reaches all storage");
+    let (cluster, linked) = linked();
     let mut writer = cluster.connect(0);
     ok(&mut writer, &["SET", "key", "0"]);
     let (written, reads) = (AtomicU64::new(0), AtomicU64::new(0));

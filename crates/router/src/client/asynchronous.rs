@@ -39,7 +39,7 @@ impl AsyncClient {
         let (client, connected) = Client::begin(config, random_id)?;
         match poll_fn(|context| connected.poll(context)).await {
             Some(_) => Ok(AsyncClient { client }),
-            None => Err(ConnectError::unreachable()),
+            None => Err(ConnectError::late(client.shared.turns.refusals())),
         }
     }
 

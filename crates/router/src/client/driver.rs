@@ -81,9 +81,25 @@ impl ClientDriver {
             return;
         }
         match (self.renew)(io) {
-            Ok(engine) => std::mem::replace(&mut self.engine, engine).peers.leave(io),
+            Ok(engine) => {
+                std::mem::replace(&mut self.engine, engine).peers.leave(io);
+                // The one that left may have known a newer map than the configuration's.
+                self.follow_map(io);
+            }
             Err(reason) => tracing::error!(reason, "the client cannot take another id"),
         }
+    }
+
+    fn follow_map(&mut self, io: &mut Io) {
+        let epoch = self.engine.router.epoch();
+        if let Some(map) = self.maps.placement_newer_than(&self.config, epoch) {
+            self.engine.adopt(io, map, &mut self.calls);
+        }
+    }
+
+    /// Why members refuse this client, in words.
+    pub(crate) fn refusals(&self, io: &Io) -> Vec<String> {
+        self.engine.peers.status(io.now()).links_refused
     }
 
     /// Tells whoever waits that nothing comes.
@@ -129,12 +145,7 @@ impl Driver for ClientDriver {
                 let now = io.now();
                 self.step(io, now, Input::Tick);
             }
-            Some(Event::Woken) => {
-                let epoch = self.engine.router.epoch();
-                if let Some(map) = self.maps.placement_newer_than(&self.config, epoch) {
-                    self.engine.adopt(io, map, &mut self.calls);
-                }
-            }
+            Some(Event::Woken) => self.follow_map(io),
             _ => {}
         }
         if self.calls.have_resumed() || self.connected.is_some() {

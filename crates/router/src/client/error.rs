@@ -19,11 +19,17 @@ pub enum ConnectError {
     System(std::io::Error),
     #[error("not every shim of the configuration answered within {seconds} s; is the cluster running?")]
     Unreachable { seconds: u64 },
+    #[error("members of the cluster refuse this client: {}", .0.join("; "))]
+    Refused(Vec<String>),
 }
 
 impl ConnectError {
-    pub(crate) fn unreachable() -> ConnectError {
-        ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() }
+    /// The error of a client that could not link in time, by what members say of it.
+    pub(crate) fn late(refusals: Vec<String>) -> ConnectError {
+        match refusals.is_empty() {
+            true => ConnectError::Unreachable { seconds: CONNECT_TIMEOUT.as_secs() },
+            false => ConnectError::Refused(refusals),
+        }
     }
 }
 

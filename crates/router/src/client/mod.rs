@@ -114,7 +114,7 @@ impl Client {
         let (client, connected) = Client::begin(config, id)?;
         match connected.wait() {
             Some(_) => Ok(client),
-            None => Err(ConnectError::unreachable()),
+            None => Err(ConnectError::late(client.shared.turns.refusals())),
         }
     }
 

@@ -218,6 +218,11 @@ impl Turns {
         core.driver.calls.take_woken()
     }
 
+    /// Why members refuse this client, in words.
+    pub(crate) fn refusals(&self) -> Vec<String> {
+        self.core().as_ref().map_or_else(Vec::new, |core| core.driver.refusals(&core.io))
+    }
+
     fn wake_keeper(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();

@@ -69,6 +69,20 @@ fn threads_share_a_client_and_do_not_wait_for_each_other() {
 }
 
 #[test]
+fn a_client_with_another_configuration_is_told_what_differs() {
+    let stage = Stage::new(|_| {});
+    let mut config = (*stage.config).clone();
+    config.shims.push(config.shims[0].clone());
+    config.shims[1].id = "shim-1".to_owned();
+    let error = Client::connect(&config).unwrap_err().to_string();
+    assert!(error.contains("refuse this client") && error.contains("[[shim]] entries"), "{error}");
+    config = (*stage.config).clone();
+    config.cluster.secret = Some(config::Secret(*b"another secret!!"));
+    let error = Client::connect(&config).unwrap_err().to_string();
+    assert!(error.contains("the same `secret`"), "{error}");
+}
+
+#[test]
 fn a_cluster_that_is_not_there_is_an_error() {
     let mut stage = Stage::new(|_| {});
     let mut config = (*stage.config).clone();
