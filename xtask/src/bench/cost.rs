@@ -13,6 +13,8 @@ use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCl
 /// Each figure is the median of so many runs, the servers taking turns.
 const ROUNDS: usize = 5;
 const PIPELINES: [&str; 2] = ["1", "16"];
+/// The table of a cluster with near copies.
+pub(super) const NEAR: &str = "\n[near]\nobjects_max = 64\n";
 
 /// What is asked for, and of whom.
 struct CostWorkload {
@@ -54,32 +56,14 @@ struct CostServer<'a> {
 
 pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
     let folder = Folder::new("bench")?;
-    let start = |near: &str| {
-        let layout = Layout {
-            racks: 1,
-            servers_per_rack: 2,
-            layers: vec![Layer::leaves(1), Layer::spines(1)],
-            tables: format!("[limits]\nclients_max = 20000\n{near}"),
-            ..Layout::default()
-        };
-        ProcessCluster::start(binary, layout, 0)
-    };
-    let (cluster, near) = (start("")?, start("\n[near]\nobjects_max = 64\n")?);
+    let (cluster, near) = (small_cluster(binary, "")?, small_cluster(binary, NEAR)?);
     let ports = cluster.ids(LayoutRole::Redis).into_iter().map(|id| Ok(cluster.member(&id)?.listen.port()));
     let listen = free_address()?;
     let nutcracker = twemproxy(listen, &ports.collect::<anyhow::Result<Vec<u16>>>()?, folder.path())?;
     let (alone, address) = redis(folder.path())?;
     let servers = [
-        CostServer {
-            name: "distcache",
-            port: cluster.router(0).port(),
-            processes: [members(&cluster), storage(&cluster)?].concat(),
-        },
-        CostServer {
-            name: "near",
-            port: near.router(0).port(),
-            processes: [members(&near), storage(&near)?].concat(),
-        },
+        CostServer { name: "distcache", port: cluster.router(0).port(), processes: processes(&cluster)? },
+        CostServer { name: "near", port: near.router(0).port(), processes: processes(&near)? },
         CostServer {
             name: "twemproxy",
             port: listen.port(),
@@ -104,11 +88,24 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
     Ok(Value::Array(rows))
 }
 
-pub(super) fn members(cluster: &ProcessCluster) -> Vec<&MemberProcess> {
-    cluster.processes().map(|(_, process)| process).collect()
+/// One rack with two storage servers and a node in each of two layers.
+pub(super) fn small_cluster(binary: &Path, tables: &str) -> anyhow::Result<ProcessCluster> {
+    let layout = Layout {
+        racks: 1,
+        servers_per_rack: 2,
+        layers: vec![Layer::leaves(1), Layer::spines(1)],
+        tables: format!("[limits]\nclients_max = 20000\n{tables}"),
+        ..Layout::default()
+    };
+    ProcessCluster::start(binary, layout, 0)
 }
 
-pub(super) fn storage(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
+/// All members and storage servers.
+pub(super) fn processes(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
+    Ok(cluster.processes().map(|(_, process)| process).chain(storage(cluster)?).collect())
+}
+
+fn storage(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
     cluster.ids(LayoutRole::Redis).iter().map(|id| cluster.process(id)).collect()
 }
 

@@ -2,15 +2,15 @@
 //! router.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use serde_json::{Value, json};
 
-use super::cost::{median, members, microseconds, storage};
+use super::cost::{NEAR, median, microseconds, processes, small_cluster};
 use super::load::load;
-use crate::cluster::{Layer, Layout, MemberProcess, ProcessCluster, mortal};
+use crate::cluster::{ProcessCluster, mortal};
 
 /// Each figure is the median of so many runs, the ways taking turns.
 const ROUNDS: usize = 5;
@@ -25,18 +25,8 @@ const SHAPES: [[&str; 3]; 5] = [
 ];
 
 pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Value> {
-    let example = build(root)?;
-    let start = |near: &str| {
-        let layout = Layout {
-            racks: 1,
-            servers_per_rack: 2,
-            layers: vec![Layer::leaves(1), Layer::spines(1)],
-            tables: near.to_owned(),
-            ..Layout::default()
-        };
-        ProcessCluster::start(binary, layout, 0)
-    };
-    let (cluster, near) = (start("")?, start("[near]\nobjects_max = 64\n")?);
+    let example = super::build_example(root, "router", EXAMPLE)?;
+    let (cluster, near) = (small_cluster(binary, "")?, small_cluster(binary, NEAR)?);
     let mut rows = Vec::new();
     for [callers, count, batch] in SHAPES {
         let shape = Shape { callers, count, batch, seconds };
@@ -60,19 +50,6 @@ pub(super) fn run(root: &Path, binary: &Path, seconds: u64) -> anyhow::Result<Va
         }));
     }
     Ok(Value::Array(rows))
-}
-
-/// The application of `crates/router/examples`.
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let status = crate::cargo::command()
-        .args(["build", "--release", "--locked", "--package", "router", "--example", EXAMPLE])
-        .current_dir(root)
-        .status()
-        .context("cargo cannot be run")?;
-    if !status.success() {
-        bail!("{EXAMPLE} does not build");
-    }
-    Ok(crate::target_folder(root).join("release/examples").join(EXAMPLE))
 }
 
 struct Shape {
@@ -110,8 +87,4 @@ impl Shape {
         let port = cluster.router(0).port();
         microseconds(&processes(cluster)?, || load(binary, port, &[&hot[..], &shape].concat()))
     }
-}
-
-fn processes(cluster: &ProcessCluster) -> anyhow::Result<Vec<&MemberProcess>> {
-    Ok([members(cluster), storage(cluster)?].concat())
 }

@@ -69,15 +69,22 @@ pub(crate) fn build(root: &Path) -> anyhow::Result<PathBuf> {
 
 /// `distcache`, built with this profile.
 pub(crate) fn build_as(profile: &str, root: &Path) -> anyhow::Result<PathBuf> {
-    let status = crate::cargo::command()
-        .args(["build", "--profile", profile, "--locked", "--package", "distcache"])
-        .current_dir(root)
-        .status()
-        .context("cargo cannot be run")?;
-    if !status.success() {
-        bail!("the {profile} build failed");
+    Ok(built(root, profile, &["--package", "distcache"])?.join("distcache"))
+}
+
+/// The release build of an example.
+fn build_example(root: &Path, package: &str, example: &str) -> anyhow::Result<PathBuf> {
+    Ok(built(root, "release", &["--package", package, "--example", example])?.join("examples").join(example))
+}
+
+/// Where cargo has put what it built.
+fn built(root: &Path, profile: &str, what: &[&str]) -> anyhow::Result<PathBuf> {
+    let mut cargo = crate::cargo::command();
+    cargo.args(["build", "--profile", profile, "--locked"]).args(what).current_dir(root);
+    if !cargo.status().context("cargo cannot be run")?.success() {
+        bail!("the {profile} build of {} failed", what[what.len() - 1]);
     }
-    Ok(crate::target_folder(root).join(profile).join("distcache"))
+    Ok(crate::target_folder(root).join(profile))
 }
 
 /// Where the runs of today on this machine are kept.

@@ -7,9 +7,9 @@ use anyhow::Context;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use serde_json::{Value, json};
 
-use super::cost::{median, microseconds};
+use super::cost::{median, microseconds, processes};
 use super::load::load_target;
-use crate::cluster::{Folder, Layer, Layout, LayoutRole, MemberProcess, ProcessCluster, free_address};
+use crate::cluster::{Folder, Layer, Layout, ProcessCluster, free_address};
 
 /// Each figure is the median of so many runs, the clusters taking turns.
 const ROUNDS: usize = 5;
@@ -43,7 +43,9 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
             for _ in 0..ROUNDS {
                 for (candidate, runs) in candidates.iter().zip(&mut runs) {
                     let arguments = [&candidate.target(), &arguments[..]].concat();
-                    runs.push(microseconds(&candidate.processes()?, || load_target(binary, &arguments))?);
+                    runs.push(microseconds(&processes(&candidate.cluster)?, || {
+                        load_target(binary, &arguments)
+                    })?);
                 }
             }
             for (candidate, own) in candidates.iter().zip(&runs) {
@@ -61,12 +63,6 @@ pub(super) fn run(binary: &Path, seconds: u64) -> anyhow::Result<Value> {
 impl Candidate {
     fn target(&self) -> Vec<&str> {
         self.target.iter().map(String::as_str).collect()
-    }
-
-    fn processes(&self) -> anyhow::Result<Vec<&MemberProcess>> {
-        let redis = self.cluster.ids(LayoutRole::Redis);
-        let redis = redis.iter().map(|id| self.cluster.process(id)).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok(self.cluster.processes().map(|(_, process)| process).chain(redis).collect())
     }
 }
 

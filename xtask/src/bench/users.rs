@@ -16,13 +16,7 @@ const KINDS: [(&str, &str); 4] = [
 const HITS: [u64; 2] = [100_000, 1_100_000];
 
 pub(super) fn run(root: &Path) -> anyhow::Result<Value> {
-    let status = crate::cargo::command()
-        .args(["build", "--release", "--locked", "--package", "protocol", "--example", "hits"])
-        .current_dir(root)
-        .status()
-        .context("cargo cannot be run")?;
-    ensure!(status.success(), "the example cannot be built");
-    let program = crate::target_folder(root).join("release/examples/hits");
+    let program = super::build_example(root, "protocol", "hits")?;
     let mut rows = Vec::new();
     let mut without = None;
     for (kind, what) in KINDS {
