@@ -109,6 +109,7 @@ scripts! {
     reads_joined_by_another_protocol
     reads_pipelined_at_a_node
     reads_pipelined_behind_one_passed_on
+    refused_fill_says_nothing_of_the_key
     remap_between_grant_and_write
     set_then_get_pipelined
     revoke_repeated

@@ -148,8 +148,8 @@ impl World {
         let (sent, kind) = self.requests[request];
         let in_time = self.now.since(sent) <= Duration::from_micros(PATIENCE_US);
         match status {
-            Status::Busy => self.count.refused[kind] += 1,
-            Status::Error | Status::Large => panic!("an error without a reason"),
+            Status::Busy | Status::Refused => self.count.refused[kind] += 1,
+            Status::Error | Status::Large | Status::Unlinked => panic!("an error without a reason"),
             Status::Ok | Status::Nil => self.count.in_time[kind] += u64::from(in_time),
         }
     }

@@ -299,6 +299,8 @@ fn status_to_byte(status: Status) -> u8 {
         Status::Error => 2,
         Status::Busy => 3,
         Status::Large => 4,
+        Status::Unlinked => 5,
+        Status::Refused => 6,
     }
 }
 
@@ -309,6 +311,8 @@ fn status_from_byte(byte: u8) -> Result<Status, DecodeError> {
         2 => Ok(Status::Error),
         3 => Ok(Status::Busy),
         4 => Ok(Status::Large),
+        5 => Ok(Status::Unlinked),
+        6 => Ok(Status::Refused),
         other => Err(DecodeError::Status(other)),
     }
 }

@@ -73,12 +73,17 @@ pub enum Status {
     /// To and from nodes only: the reply is so large that none keeps it or passes it on; `value` is empty. The router asks
     /// the shim, which has means for it.
     Large,
+    /// From nodes only: the node has no link to the shim of the key; `value` is empty. The router asks elsewhere.
+    Unlinked,
+    /// To and from nodes only: the shim of the key or its storage refuses for now, and `value` is its error. Nothing was
+    /// read, so this says nothing of the key. Who has a copy may answer; the shim would refuse again.
+    Refused,
 }
 
 impl Status {
     /// Whether the value is an error and not a reply that may be kept.
     pub fn is_refusal(self) -> bool {
-        matches!(self, Status::Error | Status::Busy | Status::Large)
+        !matches!(self, Status::Ok | Status::Nil)
     }
 }
 

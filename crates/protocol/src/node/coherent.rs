@@ -50,12 +50,12 @@ impl Node {
             (forwarded.key, forwarded.waiter)
         }));
         for (_, waiter) in &lost {
-            self.fail(step, *waiter);
+            self.fail_unlinked(step, *waiter);
         }
         // Those behind them would be answered before them.
         for (key, Waiter { from, .. }) in lost {
             while let Some((behind, _)) = self.order.next(&key, from) {
-                self.fail(step, behind);
+                self.fail_unlinked(step, behind);
             }
         }
     }

@@ -254,8 +254,8 @@ impl Node {
         // What lives briefly may have expired on its way.
         let servable = kept && self.servable(step.now, &fill.key, fill.view).is_some();
         // A refusal is no value: whoever waits may have it, and asking once more would be refused, too.
-        let busy = fill.status == Status::Busy;
-        let refused = busy || fill.status == Status::Large;
+        let nothing_read = fill.status == Status::Refused;
+        let refused = nothing_read || fill.status == Status::Large;
         let joined = fetching.waiters.split_off_covered(fetching.covered, servable || refused);
         let holding = object_holding(self.objects.get(&fill.key));
         let own = if kept { self.layers_with_own(fill.cached, holding) } else { fill.cached };
@@ -268,7 +268,7 @@ impl Node {
             let asked = KeyView { key: fill.key.clone(), view: fill.view, resp3: fetching.resp3 };
             self.fetch(step, asked, fetching.command, joined);
         }
-        if !busy {
+        if !nothing_read {
             self.after_fill(step, &fill.key, kept, fits);
             self.set_degree(step, shim, &SetDegree { key: fill.key.clone(), degree: fill.degree });
         }
@@ -314,11 +314,16 @@ impl Node {
     /// Passes a read on to its shim; the reply comes back through this node.
     pub(super) fn forward(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, mut read: Read) {
         let shim = self.placement.shim(&read.key);
-        if !self.links[usize::from(shim.0)].linked
-            || self.forwarded.len() >= self.config.settings.forwarded_max
-        {
+        let linked = self.links[usize::from(shim.0)].linked;
+        if !linked || self.forwarded.len() >= self.config.settings.forwarded_max {
             self.statistics.sheds += 1;
-            return self.fail(step, waiter);
+            if !linked {
+                return self.fail_unlinked(step, waiter);
+            }
+            let value =
+                Bytes::from_static(b"-BUSY DistCache: the cache node cannot pass this read on now\r\n");
+            let reply = Reply { request: waiter.request, status: Status::Busy, value, ..Reply::default() };
+            return step.send(waiter.from, Message::Reply(reply));
         }
         self.order.passed_on(&read.key, &waiter);
         self.forwarded_serial = self.forwarded_serial.wrapping_add(1);
@@ -340,6 +345,9 @@ impl Node {
             return;
         }
         let forwarded = self.take_forwarded(index);
+        if reply.status == Status::Busy {
+            reply.status = Status::Refused;
+        }
         let here = self.objects.get(&forwarded.key).filter(|object| object.admits(forwarded.view));
         let layer = self.config.layer;
         reply.cached = match here {
@@ -366,10 +374,9 @@ impl Node {
         step.send(waiter.from, Message::Reply(reply));
     }
 
-    /// The shim cannot be reached from here, or too much waits for it: the router may try it directly.
-    pub(super) fn fail(&mut self, step: &mut NodeStep<'_>, waiter: Waiter) {
-        let value = Bytes::from_static(b"-BUSY DistCache: the cache node cannot pass this read on now\r\n");
-        let reply = Reply { request: waiter.request, status: Status::Busy, value, ..Reply::default() };
+    /// The shim cannot be reached from here: the router may try it directly.
+    pub(super) fn fail_unlinked(&mut self, step: &mut NodeStep<'_>, waiter: Waiter) {
+        let reply = Reply { request: waiter.request, status: Status::Unlinked, ..Reply::default() };
         step.send(waiter.from, Message::Reply(reply));
     }
 

@@ -75,7 +75,7 @@ pub fn refusal(message: &Message, value: Bytes) -> Option<Message> {
                 view: fetch.view,
                 version: 0,
                 granted: false,
-                status: Status::Busy,
+                status: Status::Refused,
                 cached: LayerSet::EMPTY,
                 degree: Degree::BASE,
                 ttl_ms: None,

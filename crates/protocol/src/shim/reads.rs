@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::message::{Fetch, Fill, Offer, Read, Refuse};
-use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, View};
+use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, Status, View};
 
 use super::operation::{KeyState, OperationKind, Origin};
 use super::operations::operation;
@@ -174,10 +174,11 @@ impl Shim {
     }
 }
 
-/// A fetch that could not be asked: an error reply, never a copy.
+/// A fetch that could not be asked: an error reply, never a copy. Only one that is too large is so next time, too.
 fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
     let FillTicket { holder, session, fill, key, view, .. } = fetch;
     let Refusal { status, value } = refusal;
+    let status = if status == Status::Large { status } else { Status::Refused };
     let fill = Fill {
         session,
         fill,

@@ -259,7 +259,7 @@ impl Shim {
             self.read_ended(&key, read);
         }
         let Shaped { status, value } = found;
-        let status = if is_passing(&value) { Status::Busy } else { status };
+        let status = if is_passing(&value) { Status::Refused } else { status };
         let ttl = parse_pttl(pttl).map(|ttl| self.aged(ttl));
         let registered = version.is_some_and(|version| {
             let state = self.keys.get(&key);
@@ -323,7 +323,7 @@ impl Shim {
                 step.reply_error(origin, &text);
             }
             Purpose::Fill(fetch) => {
-                let lost = Shaped { status: Status::Error, value: Bytes::from(text) };
+                let lost = Shaped { status: Status::Refused, value: Bytes::from(text) };
                 self.fill(step, fetch, &Bytes::new(), lost);
             }
             Purpose::Operation(id) => self.lost_operation(step, id, sent),

@@ -204,6 +204,8 @@ impl World {
         (reply.status, reply.value) = match value.strip_prefix('$') {
             _ if value == "nil" => (Status::Nil, Bytes::new()),
             _ if value == "large" => (Status::Large, Bytes::new()),
+            _ if value == "unlinked" => (Status::Unlinked, Bytes::new()),
+            _ if value.starts_with("refused ") => (Status::Refused, format!("{}\r\n", &value[8..]).into()),
             _ if value.starts_with("raw ") => (Status::Ok, format!("{}\r\n", &value[4..]).into()),
             _ if value.starts_with("-BUSY") => (Status::Busy, format!("{value}\r\n").into()),
             _ if value.starts_with('-') => (Status::Error, format!("{value}\r\n").into()),

@@ -500,6 +500,7 @@ impl World {
                 let how = if reply.hit { " (hit)" } else { "" };
                 let text = match reply.status {
                     Status::Large => "too large for a node".into(),
+                    Status::Unlinked => "no link to the shim".into(),
                     _ if reply.value.is_empty() => "nil".into(),
                     _ => show(&reply.value),
                 };
@@ -770,6 +771,9 @@ fn what(message: &Message) -> String {
         Message::Fill(m) if m.granted => format!("FILL {} fill {} granted", text(&m.key), m.fill),
         Message::Fill(m) if m.status == Status::Large => {
             format!("FILL {} fill {} too large", text(&m.key), m.fill)
+        }
+        Message::Fill(m) if m.status == Status::Refused => {
+            format!("FILL {} fill {} refused", text(&m.key), m.fill)
         }
         Message::Fill(m) => format!("FILL {} fill {} not granted", text(&m.key), m.fill),
         Message::Offer(m) => format!("OFFER {}", text(&m.key)),

@@ -72,7 +72,15 @@ impl Cluster {
         let view = if flag { View::GET } else { View(other) };
         let ttl_ms = flag.then_some(other % 5000);
         let (fill, version, number) = (other % 50, other % 1000, other % 20);
-        let status = random.pick(&[Status::Ok, Status::Nil, Status::Error, Status::Busy]);
+        let status = random.pick(&[
+            Status::Ok,
+            Status::Nil,
+            Status::Error,
+            Status::Busy,
+            Status::Large,
+            Status::Unlinked,
+            Status::Refused,
+        ]);
         let (cached, degree) = (LayerSet(other as u8), Degree(other as u8 % 6));
         match random.below(22) {
             0 => {

@@ -7,9 +7,11 @@ use wire::{Peer, Status};
 use crate::router::config::Routing;
 use crate::router::flow::Flow;
 use crate::router::flow::learned::fingerprint;
+use crate::router::flow::pending::Pending;
 use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::retry::Cause;
+use crate::router::flow::traffic::RequestTraffic;
 use crate::router::step::RouterStep;
 
 impl Flow {
@@ -23,7 +25,7 @@ impl Flow {
         let Some(pending) = asked else { return traffic.members.late(step, from) };
         traffic.members.judge(step, pending, &reply);
         if let Some(read) = &pending.read
-            && reply.status != Status::Busy
+            && !matches!(reply.status, Status::Busy | Status::Unlinked | Status::Refused)
             && step.config.routing == Routing::Learned
         {
             let mut layers = reply.cached;
@@ -43,8 +45,11 @@ impl Flow {
             traffic.elastic.learn(step.now, fingerprint, told, || placement.preferences(&read.key));
         }
         let (origin, heard) = (pending.origin, RequestHeard::of(pending, reply.hit));
-        let elsewhere =
-            reply.status == Status::Large || reply.status == Status::Busy && pending.read.is_some();
+        let elsewhere = match reply.status {
+            Status::Large | Status::Unlinked | Status::Refused => true,
+            Status::Busy => pending.read.is_some(),
+            Status::Ok | Status::Nil | Status::Error => false,
+        };
         let answer = PartReply { status: reply.status, value: reply.value };
         if elsewhere {
             return self.ask_elsewhere(step, from, reply.request, answer);
@@ -60,8 +65,25 @@ impl Flow {
         let Some(pending) = self.traffic.pending.remove(request) else { return };
         let cause = match answer.status {
             Status::Large => Cause::Large,
+            Status::Unlinked => {
+                self.traffic.forget_copy(&pending);
+                Cause::Unlinked
+            }
+            Status::Refused => Cause::Refused(answer),
             _ => Cause::Busy(matches!(from, Peer::Shim(_)).then_some(answer)),
         };
         self.ask_again(step, pending, cause);
+    }
+}
+
+impl RequestTraffic {
+    /// What a node has no link for it has no copy of, or not for long.
+    fn forget_copy(&mut self, pending: &Pending) {
+        let (Some(read), Peer::Node(node), Some(placement)) = (&pending.read, pending.peer, &self.placement)
+        else {
+            return;
+        };
+        let layers = self.learned.layers(read.key.digest, read.view);
+        self.learned.learn(read.key.digest, read.view, layers.without(placement.layer_of(node)));
     }
 }

@@ -37,7 +37,7 @@ impl Flow {
             OperationProgress::Sent(_) => {
                 let bytes = match reply.status {
                     Status::Nil => Bytes::from_static(replies::nil(resp3)),
-                    Status::Ok | Status::Error | Status::Busy | Status::Large => reply.value,
+                    _ => reply.value,
                 };
                 (Freed::of(&operation.touch), bytes)
             }

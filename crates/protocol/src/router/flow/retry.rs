@@ -2,12 +2,13 @@
 //! are.
 //!
 //! - A read whose node is lost or hangs is asked again whatever the budget says: a loss is one event, it ends with the
-//!   breaker, and what was in flight bounds it. A read that met a busy member is asked again within the budget.
+//!   breaker, and what was in flight bounds it. So is one whose node has no link to the shim: nobody has worked for it,
+//!   and the next ones go past that node. A read that met a busy member is asked again within the budget.
 //! - No place is asked twice: first another layer that is believed to hold a copy, then the shim.
 //! - Reads of one key that a client has sent to one node stay together: asked again all at once, in their order.
 
 use smallvec::SmallVec;
-use wire::{Peer, Status};
+use wire::{Peer, ShimId, Status};
 
 use crate::router::flow::Flow;
 use crate::router::flow::event::FlowEvent;
@@ -30,7 +31,11 @@ pub(crate) enum Cause {
     /// Somebody was busy. What a shim said then is what the client is told if nobody else can be asked: what a node says
     /// about itself is no advice for a client.
     Busy(Option<PartReply>),
+    /// Its node has asked the shim, which refuses. That is what the client is told if no other node has a copy.
+    Refused(PartReply),
     Lost,
+    /// Its node has no link to the shim of the key.
+    Unlinked,
     /// No node has it, whichever layer: the shim is asked, and that is no retry.
     Large,
 }
@@ -66,6 +71,7 @@ impl Flow {
             // Only reads are told so; nobody who says it of something else makes its client wait for ever.
             return self.part_answered(step, pending.origin, heard, exhausted());
         };
+        let shim = self.traffic.placement.as_ref().map(|placement| placement.shim(&read.key));
         let sequence = pending.origin.sequence;
         let (requests, late) = caller.pipeline.reads_at(pending.peer, sequence, low(&read.key));
         let to = match late && !matches!(cause, Cause::Lost) {
@@ -76,8 +82,12 @@ impl Flow {
         let to = match to {
             Ok(to) => to,
             Err(refusal) => {
-                let busy = if let Cause::Busy(busy) = cause { busy } else { None };
-                let reply = refusal.or(busy).unwrap_or_else(exhausted);
+                let said = match cause {
+                    Cause::Busy(busy) => busy,
+                    Cause::Refused(refused) => Some(refused),
+                    Cause::Lost | Cause::Unlinked | Cause::Large => None,
+                };
+                let reply = said.or(refusal).unwrap_or_else(|| self.nobody_left(step, shim));
                 step.counters.error_replies += 1;
                 return self.part_answered(step, pending.origin, heard, reply);
             }
@@ -89,8 +99,8 @@ impl Flow {
         group.insert(at, pending);
         for (index, pending) in group.into_iter().enumerate() {
             match cause {
-                Cause::Busy(_) => step.counters.retries += 1,
-                Cause::Lost => step.counters.reads_lost += 1,
+                Cause::Busy(_) | Cause::Refused(_) => step.counters.retries += 1,
+                Cause::Lost | Cause::Unlinked => step.counters.reads_lost += 1,
                 Cause::Large => {}
             }
             self.send_again(step, pending, Route { peer: to, ordered: index > 0 });
@@ -107,20 +117,21 @@ impl Flow {
         reads: usize,
     ) -> Result<Peer, Option<PartReply>> {
         let Some(placement) = self.traffic.placement.clone() else { return Err(None) };
-        let (shim, busy) = (placement.shim(&read.key), matches!(cause, Cause::Busy(_)));
+        let shim = placement.shim(&read.key);
+        let busy = matches!(cause, Cause::Busy(_) | Cause::Refused(_));
         let node = match cause {
             Cause::Large => None,
-            Cause::Busy(_) | Cause::Lost => self.traffic.other_node(step, &placement, read),
+            Cause::Busy(_) | Cause::Refused(_) | Cause::Lost | Cause::Unlinked => {
+                self.traffic.other_node(step, &placement, read)
+            }
         };
         let to = match node {
             Some(node) => Peer::Node(node),
-            None if read.tried.shim => {
+            None if read.tried.shim || matches!(cause, Cause::Refused(_)) => {
                 step.counters.exhausted += 1;
                 return Err(None);
             }
-            None if !self.traffic.members.shim_linked(shim) => {
-                return Err(Some(PartReply { status: Status::Error, value: unavailable(step, shim) }));
-            }
+            None if !self.traffic.members.shim_linked(shim) => return Err(None),
             None if busy && self.traffic.members.shim_busy(step.now, shim) => {
                 step.counters.exhausted += 1;
                 return Err(Some(exhausted()));
@@ -132,6 +143,14 @@ impl Flow {
             return Err(Some(exhausted()));
         }
         Ok(to)
+    }
+
+    /// What a client is told if nobody can be asked on its behalf. A shim that is gone is named: that is no overload.
+    fn nobody_left(&self, step: &mut RouterStep<'_>, shim: Option<ShimId>) -> PartReply {
+        match shim.filter(|shim| !self.traffic.members.shim_linked(*shim)) {
+            Some(shim) => PartReply { status: Status::Error, value: unavailable(step, shim) },
+            None => exhausted(),
+        }
     }
 
     fn send_again(&mut self, step: &mut RouterStep<'_>, pending: Pending, route: Route) {
