@@ -125,6 +125,13 @@ impl Flow {
             if !operation.waiting() || digest.is_some_and(|digest| !operation.touch.contains(digest)) {
                 continue;
             }
+            if caller.pipeline.must_wait(sequence) {
+                // Whatever touches the same key later waits behind this one.
+                if digest.is_some() {
+                    break;
+                }
+                continue;
+            }
             let has_turn = caller.pipeline.has_turn(sequence);
             let others: SmallVec<[u64; 4]> = match &operation.touch {
                 Touch::Many(digests) => {

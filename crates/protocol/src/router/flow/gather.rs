@@ -12,8 +12,8 @@ use crate::router::replies;
 /// How the parts' replies become one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Merge {
-    /// MGET: values in order; a key of another type counts as absent.
-    Values,
+    /// MGET: values in order; a key of another type counts as absent. `places`: the part of each key, if some are named twice.
+    Values { places: Option<Box<[u32]>> },
     /// DEL, EXISTS, DBSIZE: the sum.
     Sum,
     /// MSET, FLUSHALL: the first reply if all succeed, else the first error.
@@ -49,7 +49,10 @@ const UNEXPECTED: &str = "ERR DistCache: storage gave a reply that does not fit 
 /// The one reply, complete RESP.
 pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
     match merge {
-        Merge::Values => values(parts, resp3),
+        Merge::Values { places: None } => values(parts.iter(), resp3),
+        Merge::Values { places: Some(places) } => {
+            values(places.iter().filter_map(|place| parts.get(*place as usize)), resp3)
+        }
         Merge::Sum => sum(parts),
         Merge::RandomKey { .. } if parts.first().is_some_and(|part| part.status == Status::Nil) => {
             Bytes::from_static(replies::nil(resp3))
@@ -75,10 +78,11 @@ pub(crate) fn merge(merge: &Merge, parts: &[PartReply], resp3: bool) -> Bytes {
     }
 }
 
-fn values(parts: &[PartReply], resp3: bool) -> Bytes {
-    let bytes: usize = parts.iter().map(|part| part.value.len().max(5)).sum();
+fn values<'a>(parts: impl Iterator<Item = &'a PartReply> + Clone, resp3: bool) -> Bytes {
+    let (count, bytes) =
+        parts.clone().fold((0, 0), |(count, bytes), part| (count + 1, bytes + part.value.len().max(5)));
     let mut out = Vec::with_capacity(bytes + 16);
-    replies::array_header(parts.len(), &mut out);
+    replies::array_header(count, &mut out);
     for part in parts {
         if part.status == Status::Nil || part.value.starts_with(b"-WRONGTYPE") {
             out.extend_from_slice(replies::nil(resp3));
@@ -286,8 +290,14 @@ mod tests {
     #[test]
     fn mget_keeps_the_order_and_hides_other_types() {
         let parts = ["$1\r\na\r\n", "", "-WRONGTYPE no string\r\n"];
-        check(Merge::Values, &parts, "*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n");
-        check(Merge::Values, &["$1\r\na\r\n", "-ERR broken\r\n"], "-ERR broken\r\n");
+        check(Merge::Values { places: None }, &parts, "*3\r\n$1\r\na\r\n$-1\r\n$-1\r\n");
+        check(Merge::Values { places: None }, &["$1\r\na\r\n", "-ERR broken\r\n"], "-ERR broken\r\n");
+        let places = Some([0, 1, 0].into());
+        check(
+            Merge::Values { places },
+            &["$1\r\na\r\n", "$1\r\nb\r\n"],
+            "*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\na\r\n",
+        );
     }
 
     #[test]

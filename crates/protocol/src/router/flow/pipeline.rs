@@ -405,6 +405,15 @@ impl ClientPipeline {
         order
     }
 
+    /// Whether a command that is held back still has to wait for the keys that it names: then it need not be tried.
+    pub(crate) fn must_wait(&self, sequence: u64) -> bool {
+        let Some(operation) = self.get(sequence) else { return false };
+        let OperationProgress::Waiting(routed) = &operation.progress else { return false };
+        let lane = StorageLane { resp3: operation.manner.resp3, script: operation.script };
+        let waits = |digest: &u64| self.order(sequence, *digest, lane) == KeyOrder::Wait;
+        matches!(routed.way, CommandWay::Plain) && operation.touch.digests().iter().any(waits)
+    }
+
     fn order_of_all(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
         let mut order = KeyOrder::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
@@ -551,7 +560,8 @@ mod tests {
             let sent = SentRequest { request, peer, read: true };
             FanPart { sent, touch: SmallVec::from_slice(&[7]), reply: None }
         };
-        let progress = OperationProgress::fan(vec![part(0, SHIM), part(1, NODE)], Merge::Values);
+        let progress =
+            OperationProgress::fan(vec![part(0, SHIM), part(1, NODE)], Merge::Values { places: None });
         pipeline.push(ClientOperation::new(Time(0), Touch::Many([7, 7].into()), progress));
         assert_eq!(pipeline.order(pipeline.next(), 7, StorageLane::default()), KeyOrder::Wait);
         check(&[(Touch::All, SHIM, false)], KeyOrder::Wait);

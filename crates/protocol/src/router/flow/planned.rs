@@ -1,10 +1,14 @@
 //! A command is sent to the places that its plan says, if its order allows that and there is room. Not what becomes of it
 //! then.
 
+use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{Key, Peer, Status, View};
 
+use crate::hash::DigestHasher;
 use crate::node::NearRead;
 use crate::router::flow::gather::{self, Merge};
 use crate::router::flow::launch::{Hold, Launch, LaunchJob};
@@ -61,31 +65,33 @@ impl Launch<'_, '_> {
         Ok(OperationProgress::Sent(self.send_read(0, route, read)))
     }
 
+    /// MGET: each key is asked for by itself, and once, however often it is named.
     fn each(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
-        let mut held = self.each_near();
+        let NamedKeys { keys, places } = NamedKeys::of(job.keys);
+        let mut held = self.each_near(&keys);
         let found = held.iter().flatten().count();
-        if found == job.keys.len() {
+        if found == keys.len() {
             let parts: Vec<PartReply> = held.into_iter().flatten().collect();
             self.keep_all();
             self.count_near(found);
-            return Ok(OperationProgress::Done(gather::merge(&Merge::Values, &parts, job.resp3)));
+            return Ok(OperationProgress::Done(gather::merge(&Merge::Values { places }, &parts, job.resp3)));
         }
-        let mut routes = Vec::with_capacity(job.keys.len());
-        for (index, key) in job.keys.iter().enumerate() {
+        let mut routes = Vec::with_capacity(keys.len());
+        for (index, key) in keys.iter().enumerate() {
             routes.push(match held.get(index) {
                 Some(Some(_)) => None,
                 _ => Some(self.route(key, View::GET, self.order(key))?),
             });
         }
         self.room_for(routes.iter().flatten().map(|route| route.peer))?;
-        if self.over_limit(job.keys.len() - found) {
+        if self.over_limit(keys.len() - found) {
             return Ok(self.busy());
         }
         self.keep_all();
         self.count_near(found);
         let mut parts = Vec::with_capacity(routes.len());
-        for (index, (key, route)) in job.keys.iter().zip(routes).enumerate() {
+        for (index, (&key, route)) in keys.iter().zip(routes).enumerate() {
             let Some(route) = route else {
                 parts.extend(held[index].take().map(FanPart::answered));
                 continue;
@@ -96,7 +102,7 @@ impl Launch<'_, '_> {
             let sent = self.send_read(index as u32, route, read);
             parts.push(FanPart { sent, touch: SmallVec::from_slice(&[low(key)]), reply: None });
         }
-        Ok(OperationProgress::fan(parts, Merge::Values))
+        Ok(OperationProgress::fan(parts, Merge::Values { places }))
     }
 
     /// Sends a command to the shims of its keys: to one as it is, to several in groups if it can be merged.
@@ -175,11 +181,11 @@ impl Launch<'_, '_> {
 
     /// What near copies answer for each key of a command on several; the others are asked for elsewhere. Nothing where there are
     /// none.
-    fn each_near(&mut self) -> Vec<Option<PartReply>> {
+    fn each_near(&mut self, keys: &[&Key]) -> Vec<Option<PartReply>> {
         if !self.traffic.near.is_on() {
             return Vec::new();
         }
-        self.job.keys.iter().map(|key| self.near(key, View::GET, self.order(key))).collect()
+        keys.iter().map(|key| self.near(key, View::GET, self.order(key))).collect()
     }
 
     fn count_near(&mut self, reads: usize) {
@@ -219,5 +225,37 @@ impl Launch<'_, '_> {
         let sent = self.traffic.send_read(self.step, self.job.origin(part), route, read);
         self.traffic.interests.confirm_later(&key, sent);
         sent
+    }
+}
+
+/// The keys that a command names, each once, and where each of those that it names is among them, if that is not where it
+/// stands.
+struct NamedKeys<'a> {
+    keys: SmallVec<[&'a Key; 16]>,
+    places: Option<Box<[u32]>>,
+}
+
+impl<'a> NamedKeys<'a> {
+    /// So many are looked through for each.
+    const FEW: usize = 16;
+
+    fn of(named: &'a [Key]) -> NamedKeys<'a> {
+        let mut keys: SmallVec<[&Key; 16]> = SmallVec::with_capacity(named.len());
+        let mut places: SmallVec<[u32; 16]> = SmallVec::with_capacity(named.len());
+        let mut known: HashMap<&Key, u32, BuildHasherDefault<DigestHasher>> = HashMap::default();
+        let is_short = named.len() <= NamedKeys::FEW;
+        for key in named {
+            let next = keys.len() as u32;
+            let place = match is_short {
+                true => keys.iter().position(|known| *known == key).map_or(next, |at| at as u32),
+                false => *known.entry(key).or_insert(next),
+            };
+            if place == next {
+                keys.push(key);
+            }
+            places.push(place);
+        }
+        let places = (keys.len() < named.len()).then(|| places.into_boxed_slice());
+        NamedKeys { keys, places }
     }
 }
