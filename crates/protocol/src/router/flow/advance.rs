@@ -1,7 +1,6 @@
 //! What is left to do in a step, one thing after the other: clients are given what is due, and what that frees is sent. Not
 //! what they are given.
 
-use smallvec::SmallVec;
 use wire::{NodeId, Peer};
 
 use crate::router::flow::Flow;
@@ -92,73 +91,38 @@ impl Flow {
             }
             return;
         }
-        let moved = match freed {
-            Freed::Nothing => false,
-            Freed::All => self.release_behind(step, client, &mut Freeing::default()),
-            Freed::Keys(digests) => {
-                let mut freeing = Freeing { digest: None, more: digests };
-                let mut moved = false;
-                while let Some(digest) = freeing.more.pop() {
-                    freeing.digest = Some(digest);
-                    moved |= self.release_behind(step, client, &mut freeing);
-                }
-                moved
-            }
-        };
+        let moved = self.release_behind(step, client, freed);
         if moved {
             self.todos.advance(client, Freed::Nothing);
         }
     }
 
-    /// Tries the waiting operations on one key (or all) in order. An operation on several keys that leaves may
-    /// let others follow it: their keys are added to `more`. Returns whether any was answered at once.
-    fn release_behind(&mut self, step: &mut RouterStep<'_>, client: u32, freeing: &mut Freeing) -> bool {
-        let Freeing { digest, more } = freeing;
+    /// Tries the waiting operations on the keys that are free, in order. One that leaves may let others behind it follow it; one
+    /// that stays holds up all behind it that are about its keys. Returns whether any was answered at once.
+    fn release_behind(&mut self, step: &mut RouterStep<'_>, client: u32, mut freed: Freed) -> bool {
         let mut any_answered = false;
         let Some(caller) = self.callers.get(client) else { return false };
         for sequence in caller.pipeline.first()..caller.pipeline.next() {
             let Some(caller) = self.callers.get(client) else { break };
             let Some(operation) = caller.pipeline.get(sequence) else { break };
-            if matches!(operation.touch, Touch::All) && !operation.answered() {
+            if freed.is_nothing() || matches!(operation.touch, Touch::All) && !operation.answered() {
                 break;
             }
-            if !operation.waiting() || digest.is_some_and(|digest| !operation.touch.contains(digest)) {
+            if !operation.waiting() || !freed.concerns(&operation.touch) {
                 continue;
             }
-            if caller.pipeline.must_wait(sequence) {
-                // Whatever touches the same key later waits behind this one.
-                if digest.is_some() {
-                    break;
-                }
-                continue;
-            }
-            let has_turn = caller.pipeline.has_turn(sequence);
-            let others: SmallVec<[u64; 4]> = match &operation.touch {
-                Touch::Many(digests) => {
-                    digests.iter().copied().filter(|other| Some(*other) != *digest).collect()
-                }
-                _ => SmallVec::new(),
-            };
-            if has_turn || self.relaunch(step, client, sequence, None) {
-                // Whatever touches the same key later waits behind this one.
-                if digest.is_some() {
-                    break;
-                }
-                continue;
-            }
-            any_answered |= self.callers.is_answered(client, sequence);
-            if digest.is_some() {
-                more.extend(others.into_iter().filter(|other| !more.contains(other)).collect::<Vec<_>>());
+            let pipeline = &caller.pipeline;
+            let stays = pipeline.must_wait(sequence)
+                || pipeline.has_turn(sequence)
+                || self.relaunch(step, client, sequence, None);
+            let Some(operation) = self.callers.operation(client, sequence) else { break };
+            if stays {
+                freed.take_away(&operation.touch);
+            } else {
+                freed.add(&operation.touch);
+                any_answered |= operation.answered();
             }
         }
         any_answered
     }
-}
-
-/// Keys that an answer has freed, each as the low half of its digest: the one that is looked at, and the others.
-#[derive(Default)]
-struct Freeing {
-    /// Digest of the key; `None` for all keys.
-    digest: Option<u64>,
-    more: SmallVec<[u64; 4]>,
 }

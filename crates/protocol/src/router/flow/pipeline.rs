@@ -113,6 +113,39 @@ impl Freed {
             Touch::All => Freed::All,
         }
     }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        match self {
+            Freed::Nothing => true,
+            Freed::Keys(digests) => digests.is_empty(),
+            Freed::All => false,
+        }
+    }
+
+    /// Whether an operation on this may go on.
+    pub(crate) fn concerns(&self, touch: &Touch) -> bool {
+        match self {
+            Freed::Nothing => false,
+            Freed::Keys(digests) => digests.iter().any(|digest| touch.contains(*digest)),
+            Freed::All => true,
+        }
+    }
+
+    /// Something on these keys has gone: what comes behind it may follow it.
+    pub(crate) fn add(&mut self, touch: &Touch) {
+        if let Freed::Keys(freed) = self {
+            let more = touch.digests().iter().filter(|digest| !freed.contains(digest));
+            let more: SmallVec<[u64; 16]> = more.copied().collect();
+            freed.extend(more);
+        }
+    }
+
+    /// Something on these keys stays: what comes behind it waits for it.
+    pub(crate) fn take_away(&mut self, touch: &Touch) {
+        if let Freed::Keys(freed) = self {
+            freed.retain(|digest| !touch.contains(*digest));
+        }
+    }
 }
 
 /// What the earlier operations on a key allow the next one.
