@@ -139,7 +139,7 @@ impl Cluster {
     fn answer_read(&self, state: &mut State, reply: &Reply) {
         let Some(index) = state.reads.iter().position(|read| read.request == reply.request) else { return };
         let read = state.reads.remove(index);
-        if matches!(reply.status, Status::Busy | Status::Error) {
+        if reply.status.is_refusal() {
             return;
         }
         let fits = |value: &&u8| backend::shown(read.view, **value) == (reply.status, reply.value.clone());
