@@ -314,12 +314,12 @@ impl Node {
     /// Passes a read on to its shim; the reply comes back through this node.
     pub(super) fn forward(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, mut read: Read) {
         let shim = self.placement.shim(&read.key);
-        let linked = self.links[usize::from(shim.0)].linked;
-        if !linked || self.forwarded.len() >= self.config.settings.forwarded_max {
+        if !self.links[usize::from(shim.0)].linked {
             self.statistics.sheds += 1;
-            if !linked {
-                return self.fail_unlinked(step, waiter);
-            }
+            return self.fail_unlinked(step, waiter);
+        }
+        if self.forwarded.len() >= self.config.settings.forwarded_max {
+            self.statistics.sheds += 1;
             let value =
                 Bytes::from_static(b"-BUSY DistCache: the cache node cannot pass this read on now\r\n");
             let reply = Reply { request: waiter.request, status: Status::Busy, value, ..Reply::default() };

@@ -5,7 +5,8 @@ use wire::{NodeId, Peer};
 
 use crate::router::flow::Flow;
 use crate::router::flow::event::{FlowEvent, Todo};
-use crate::router::flow::pipeline::{ClientOperation, Freed, Touch};
+use crate::router::flow::pipeline::ClientOperation;
+use crate::router::flow::touch::{Freed, Touch};
 use crate::router::step::RouterStep;
 
 impl Flow {
@@ -111,10 +112,7 @@ impl Flow {
             if !operation.waiting() || !freed.concerns(&operation.touch) {
                 continue;
             }
-            let pipeline = &caller.pipeline;
-            let stays = pipeline.must_wait(sequence)
-                || pipeline.has_turn(sequence)
-                || self.relaunch(step, client, sequence, None);
+            let stays = caller.pipeline.has_turn(sequence) || self.relaunch(step, client, sequence, None);
             let Some(operation) = self.callers.operation(client, sequence) else { break };
             if stays {
                 freed.take_away(&operation.touch);

@@ -9,11 +9,12 @@ use crate::router::flow::Flow;
 use crate::router::flow::event::FlowEvent;
 use crate::router::flow::gather::Merge;
 use crate::router::flow::launch::{Hold, Launch, LaunchJob};
-use crate::router::flow::pipeline::{ClientOperation, FanPart, Freed, OperationProgress, RoomTurn, Touch};
+use crate::router::flow::pipeline::{ClientOperation, FanPart, HeldCommand, OperationProgress, RoomTurn};
 use crate::router::flow::ran::Ran;
 use crate::router::flow::request::{
-    ClientRequest, CommandWay, Manner, RequestOrigin, Routed, keys_of, low, runs_alone,
+    ClientRequest, CommandKeys, CommandWay, Manner, RequestOrigin, Routed, keys_of, low, runs_alone,
 };
+use crate::router::flow::touch::{Freed, Touch};
 use crate::router::replies;
 use crate::router::step::RouterStep;
 use commands::CommandKind;
@@ -84,11 +85,11 @@ impl Flow {
             }
             Err(Hold::Order) => {
                 step.counters.ordered_waits += 1;
-                OperationProgress::Waiting(Box::new(routed))
+                OperationProgress::Waiting(Box::new(HeldCommand { routed, keys }))
             }
             Err(Hold::Turn(peer)) => {
                 self.wait_for_room(step, client, RoomTurn { sequence, peer, since: step.now });
-                OperationProgress::Waiting(Box::new(routed))
+                OperationProgress::Waiting(Box::new(HeldCommand { routed, keys }))
             }
         };
         let operation = ClientOperation {
@@ -140,7 +141,10 @@ impl Flow {
                 }
                 OperationProgress::Done(told)
             }
-            way => OperationProgress::Waiting(Box::new(Routed { way, ..routed })),
+            way => {
+                let (routed, keys) = (Routed { way, ..routed }, CommandKeys::new());
+                OperationProgress::Waiting(Box::new(HeldCommand { routed, keys }))
+            }
         };
         let operation = ClientOperation { manner, ..ClientOperation::new(step.now, Touch::All, progress) };
         self.enqueue(step, client, operation);
@@ -169,11 +173,10 @@ impl Flow {
         let Some(resp3) = caller.pipeline.get(sequence).map(|operation| operation.manner.resp3) else {
             return true;
         };
-        let Some((routed, left)) = caller.pipeline.take_waiting(sequence) else { return true };
+        let Some((held, left)) = caller.pipeline.take_waiting(sequence) else { return true };
         left.iter().for_each(|turn| self.traffic.windows.left(turn.peer));
-        let Routed { command, classified, way, kept } = &*routed;
-        let keys = keys_of(&placement, command, classified);
-        let kept = kept.among(&keys);
+        let HeldCommand { routed: Routed { command, classified, way, kept }, keys } = &*held;
+        let kept = kept.among(keys);
         let dealt = turn.map(|turn| turn.peer);
         let waited = turn.map_or(Duration::ZERO, |turn| step.now.since(turn.since));
         let waited_ms = u16::try_from(waited.as_millis()).unwrap_or(u16::MAX);
@@ -184,7 +187,7 @@ impl Flow {
             placement: &placement,
             command,
             classified,
-            keys: &keys,
+            keys,
             kept,
             dealt,
             waited_ms,
@@ -192,15 +195,15 @@ impl Flow {
         let launched = self.launch(step, &job, way);
         let Some(caller) = self.callers.get_mut(client) else { return true };
         let (progress, command) = match launched {
-            Ok(progress) => (progress, routed.command),
+            Ok(progress) => (progress, held.routed.command),
             Err(Hold::Front) => {
-                let command = routed.command.clone();
+                let command = held.routed.command.clone();
                 let origin = RequestOrigin { client, part: 0, sequence, resp3, waited_ms };
-                self.todos.tell(FlowEvent::Turn { origin, routed });
+                self.todos.tell(FlowEvent::Turn { origin, routed: Box::new(held.routed) });
                 (OperationProgress::Handed, command)
             }
             Err(hold) => {
-                caller.pipeline.settle(sequence, OperationProgress::Waiting(routed));
+                caller.pipeline.settle(sequence, OperationProgress::Waiting(held));
                 if let Hold::Turn(peer) = hold {
                     if turn.is_none() {
                         step.counters.waited += 1;

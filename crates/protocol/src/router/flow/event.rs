@@ -6,9 +6,10 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::{Peer, ShimId};
 
-use crate::router::flow::pipeline::{Freed, RoomTurn};
+use crate::router::flow::pipeline::RoomTurn;
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::{RequestOrigin, Routed};
+use crate::router::flow::touch::Freed;
 
 #[derive(Debug)]
 pub(crate) enum FlowEvent {

@@ -41,6 +41,7 @@ pub(crate) mod storage_info;
 pub(crate) mod stream;
 pub(crate) mod streaming;
 pub(crate) mod topics;
+pub(crate) mod touch;
 mod touched;
 pub(crate) mod traffic;
 pub(crate) mod turns;

@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::{Key, NodeId, Peer};
+use wire::{NodeId, Peer};
 
 use crate::router::flow::gather::Merge;
 use crate::router::flow::ran::Ran;
 use crate::router::flow::reply::PartReply;
-use crate::router::flow::request::{CommandWay, Manner, Routed, low, runs_alone};
+use crate::router::flow::request::{CommandKeys, CommandWay, Manner, Routed};
 use crate::router::flow::streaming::Streaming;
+use crate::router::flow::touch::Touch;
 use crate::router::flow::touched::TouchCounts;
 use crate::time::Time;
-use commands::{Classified, CommandKind};
+use commands::CommandKind;
 
 /// Above this capacity an emptied pipeline gives its memory back: most clients idle most of the time.
 const CAPACITY_KEPT: usize = 64;
@@ -43,26 +44,22 @@ pub(crate) struct StorageLane {
     pub(crate) script: bool,
 }
 
-/// The keys whose order an operation takes part in, each as the low half of its digest. Two keys that share
-/// it are kept in order without need, nothing worse.
-#[derive(Debug)]
-pub(crate) enum Touch {
-    Nothing,
-    One(u64),
-    Many(Box<[u64]>),
-    /// Runs alone: after everything earlier, before everything later.
-    All,
-}
-
 #[derive(Debug)]
 pub(crate) enum OperationProgress {
-    Waiting(Box<Routed>),
+    Waiting(Box<HeldCommand>),
     /// Its turn has come, and it is up to the front what is sent.
     Handed,
     Sent(SentRequest),
     Fan(Box<FanOut>),
     Streaming(Box<Streaming>),
     Done(Bytes),
+}
+
+/// A command that is held back.
+#[derive(Debug)]
+pub(crate) struct HeldCommand {
+    pub(crate) routed: Routed,
+    pub(crate) keys: CommandKeys,
 }
 
 /// A command that waits for room at a member.
@@ -94,58 +91,6 @@ pub(crate) struct FanPart {
     pub(crate) sent: SentRequest,
     pub(crate) touch: SmallVec<[u64; 1]>,
     pub(crate) reply: Option<PartReply>,
-}
-
-/// What an answer may let go on.
-#[derive(Debug)]
-pub(crate) enum Freed {
-    Nothing,
-    Keys(SmallVec<[u64; 4]>),
-    All,
-}
-
-impl Freed {
-    pub(crate) fn of(touch: &Touch) -> Freed {
-        match touch {
-            Touch::Nothing => Freed::Nothing,
-            Touch::One(digest) => Freed::Keys(SmallVec::from_slice(&[*digest])),
-            Touch::Many(digests) => Freed::Keys(SmallVec::from_slice(digests)),
-            Touch::All => Freed::All,
-        }
-    }
-
-    pub(crate) fn is_nothing(&self) -> bool {
-        match self {
-            Freed::Nothing => true,
-            Freed::Keys(digests) => digests.is_empty(),
-            Freed::All => false,
-        }
-    }
-
-    /// Whether an operation on this may go on.
-    pub(crate) fn concerns(&self, touch: &Touch) -> bool {
-        match self {
-            Freed::Nothing => false,
-            Freed::Keys(digests) => digests.iter().any(|digest| touch.contains(*digest)),
-            Freed::All => true,
-        }
-    }
-
-    /// Something on these keys has gone: what comes behind it may follow it.
-    pub(crate) fn add(&mut self, touch: &Touch) {
-        if let Freed::Keys(freed) = self {
-            let more = touch.digests().iter().filter(|digest| !freed.contains(digest));
-            let more: SmallVec<[u64; 16]> = more.copied().collect();
-            freed.extend(more);
-        }
-    }
-
-    /// Something on these keys stays: what comes behind it waits for it.
-    pub(crate) fn take_away(&mut self, touch: &Touch) {
-        if let Freed::Keys(freed) = self {
-            freed.retain(|digest| !touch.contains(*digest));
-        }
-    }
 }
 
 /// What the earlier operations on a key allow the next one.
@@ -184,34 +129,6 @@ impl OperationProgress {
     pub(crate) fn fan(parts: Vec<FanPart>, merge: Merge) -> OperationProgress {
         let outstanding = parts.iter().filter(|part| part.reply.is_none()).count();
         OperationProgress::Fan(Box::new(FanOut { parts, outstanding, merge }))
-    }
-}
-
-impl Touch {
-    pub(crate) fn of(classified: &Classified, keys: &[Key]) -> Touch {
-        match keys {
-            _ if runs_alone(classified) => Touch::All,
-            [key] => Touch::One(low(key)),
-            several => Touch::Many(several.iter().map(low).collect()),
-        }
-    }
-
-    /// The keys that it names; none if it is about all.
-    pub(crate) fn digests(&self) -> &[u64] {
-        match self {
-            Touch::Nothing | Touch::All => &[],
-            Touch::One(digest) => std::slice::from_ref(digest),
-            Touch::Many(digests) => digests,
-        }
-    }
-
-    pub(crate) fn contains(&self, digest: u64) -> bool {
-        match self {
-            Touch::Nothing => false,
-            Touch::One(own) => *own == digest,
-            Touch::Many(own) => own.contains(&digest),
-            Touch::All => true,
-        }
     }
 }
 
@@ -343,7 +260,7 @@ impl ClientPipeline {
     /// The kinds of what is held back.
     pub(crate) fn waiting_kinds(&self) -> impl Iterator<Item = CommandKind> {
         self.operations.iter().filter_map(|operation| match &operation.progress {
-            OperationProgress::Waiting(waiting) => Some(waiting.classified.kind),
+            OperationProgress::Waiting(waiting) => Some(waiting.routed.classified.kind),
             _ => None,
         })
     }
@@ -379,7 +296,10 @@ impl ClientPipeline {
     pub(crate) fn end_before_blocking(&mut self) -> VecDeque<RoomTurn> {
         let blocks = |operation: &ClientOperation| match &operation.progress {
             OperationProgress::Waiting(waiting) => {
-                matches!(waiting.classified.kind, CommandKind::BlockingWrite | CommandKind::BlockingQuery)
+                matches!(
+                    waiting.routed.classified.kind,
+                    CommandKind::BlockingWrite | CommandKind::BlockingQuery
+                )
             }
             _ => false,
         };
@@ -438,15 +358,6 @@ impl ClientPipeline {
         order
     }
 
-    /// Whether a command that is held back still has to wait for the keys that it names: then it need not be tried.
-    pub(crate) fn must_wait(&self, sequence: u64) -> bool {
-        let Some(operation) = self.get(sequence) else { return false };
-        let OperationProgress::Waiting(routed) = &operation.progress else { return false };
-        let lane = StorageLane { resp3: operation.manner.resp3, script: operation.script };
-        let waits = |digest: &u64| self.order(sequence, *digest, lane) == KeyOrder::Wait;
-        matches!(routed.way, CommandWay::Plain) && operation.touch.digests().iter().any(waits)
-    }
-
     fn order_of_all(&self, sequence: u64, digest: u64, lane: StorageLane) -> KeyOrder {
         let mut order = KeyOrder::Free;
         for operation in self.operations.range(..(sequence - self.first) as usize) {
@@ -461,8 +372,8 @@ impl ClientPipeline {
     /// What the last of the waiting operations that concern watches leaves: whether keys are watched then.
     pub(crate) fn will_watch(&self) -> Option<bool> {
         self.operations.iter().rev().find_map(|operation| match &operation.progress {
-            OperationProgress::Waiting(waiting) => match waiting.way {
-                CommandWay::Plain if waiting.classified.kind == CommandKind::Watch => Some(true),
+            OperationProgress::Waiting(waiting) => match waiting.routed.way {
+                CommandWay::Plain if waiting.routed.classified.kind == CommandKind::Watch => Some(true),
                 CommandWay::EndsWatch(_) | CommandWay::Transaction { watched: true, .. } => Some(false),
                 CommandWay::Plain | CommandWay::Transaction { .. } => None,
             },
@@ -471,7 +382,7 @@ impl ClientPipeline {
     }
 
     /// Takes a waiting operation's command out to try it, and the turn that it waited for; `settle` puts the outcome in.
-    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<Routed>, Option<RoomTurn>)> {
+    pub(crate) fn take_waiting(&mut self, sequence: u64) -> Option<(Box<HeldCommand>, Option<RoomTurn>)> {
         let operation = self.get_mut(sequence).filter(|operation| operation.waiting())?;
         let taken = std::mem::replace(&mut operation.progress, OperationProgress::Done(Bytes::new()));
         self.waiting -= 1;

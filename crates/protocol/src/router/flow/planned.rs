@@ -69,7 +69,11 @@ impl Launch<'_, '_> {
     fn each(&mut self) -> Result<OperationProgress, Unroutable> {
         let job = self.job;
         let NamedKeys { keys, places } = NamedKeys::of(job.keys);
-        let mut held = self.each_near(&keys);
+        let orders: SmallVec<[KeyOrder; 16]> = keys.iter().map(|key| self.order(key)).collect();
+        if orders.contains(&KeyOrder::Wait) {
+            return Err(Unroutable::Wait);
+        }
+        let mut held = self.each_near(&keys, &orders);
         let found = held.iter().flatten().count();
         if found == keys.len() {
             let parts: Vec<PartReply> = held.into_iter().flatten().collect();
@@ -78,10 +82,10 @@ impl Launch<'_, '_> {
             return Ok(OperationProgress::Done(gather::merge(&Merge::Values { places }, &parts, job.resp3)));
         }
         let mut routes = Vec::with_capacity(keys.len());
-        for (index, key) in keys.iter().enumerate() {
+        for (index, (key, order)) in keys.iter().zip(orders).enumerate() {
             routes.push(match held.get(index) {
                 Some(Some(_)) => None,
-                _ => Some(self.route(key, View::GET, self.order(key))?),
+                _ => Some(self.route(key, View::GET, order)?),
             });
         }
         self.room_for(routes.iter().flatten().map(|route| route.peer))?;
@@ -181,11 +185,11 @@ impl Launch<'_, '_> {
 
     /// What near copies answer for each key of a command on several; the others are asked for elsewhere. Nothing where there are
     /// none.
-    fn each_near(&mut self, keys: &[&Key]) -> Vec<Option<PartReply>> {
+    fn each_near(&mut self, keys: &[&Key], orders: &[KeyOrder]) -> Vec<Option<PartReply>> {
         if !self.traffic.near.is_on() {
             return Vec::new();
         }
-        keys.iter().map(|key| self.near(key, View::GET, self.order(key))).collect()
+        keys.iter().zip(orders).map(|(key, order)| self.near(key, View::GET, *order)).collect()
     }
 
     fn count_near(&mut self, reads: usize) {

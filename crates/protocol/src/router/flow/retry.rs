@@ -28,11 +28,9 @@ const EXHAUSTED: &str = "BUSY DistCache: every place that could answer this read
 /// Why a read is asked again.
 #[derive(Debug)]
 pub(crate) enum Cause {
-    /// Somebody was busy. What a shim said then is what the client is told if nobody else can be asked: what a node says
-    /// about itself is no advice for a client.
+    /// Somebody was busy. What a shim said then, to its node or to this router, is what the client is told if nobody else can
+    /// be asked: what a node says about itself is no advice for a client.
     Busy(Option<PartReply>),
-    /// Its node has asked the shim, which refuses. That is what the client is told if no other node has a copy.
-    Refused(PartReply),
     Lost,
     /// Its node has no link to the shim of the key.
     Unlinked,
@@ -76,18 +74,14 @@ impl Flow {
         let (requests, late) = caller.pipeline.reads_at(pending.peer, sequence, low(&read.key));
         let to = match late && !matches!(cause, Cause::Lost) {
             // Elsewhere it might see what its client has sent after it.
-            true => Err(None),
+            true => None,
             false => self.destination(step, read, &cause, requests.len()),
         };
         let to = match to {
-            Ok(to) => to,
-            Err(refusal) => {
-                let said = match cause {
-                    Cause::Busy(busy) => busy,
-                    Cause::Refused(refused) => Some(refused),
-                    Cause::Lost | Cause::Unlinked | Cause::Large => None,
-                };
-                let reply = said.or(refusal).unwrap_or_else(|| self.nobody_left(step, shim));
+            Some(to) => to,
+            None => {
+                let said = if let Cause::Busy(said) = cause { said } else { None };
+                let reply = said.unwrap_or_else(|| self.nobody_left(step, shim));
                 step.counters.error_replies += 1;
                 return self.part_answered(step, pending.origin, heard, reply);
             }
@@ -99,7 +93,7 @@ impl Flow {
         group.insert(at, pending);
         for (index, pending) in group.into_iter().enumerate() {
             match cause {
-                Cause::Busy(_) | Cause::Refused(_) => step.counters.retries += 1,
+                Cause::Busy(_) => step.counters.retries += 1,
                 Cause::Lost | Cause::Unlinked => step.counters.reads_lost += 1,
                 Cause::Large => {}
             }
@@ -107,42 +101,34 @@ impl Flow {
         }
     }
 
-    /// Another layer that may hold a copy, or the shim. The error is what to tell the client instead of what the
-    /// busy member said.
+    /// Another layer that may hold a copy, or the shim; `None` if neither can be asked.
     fn destination(
         &mut self,
         step: &mut RouterStep<'_>,
         read: &PendingRead,
         cause: &Cause,
         reads: usize,
-    ) -> Result<Peer, Option<PartReply>> {
-        let Some(placement) = self.traffic.placement.clone() else { return Err(None) };
-        let shim = placement.shim(&read.key);
-        let busy = matches!(cause, Cause::Busy(_) | Cause::Refused(_));
+    ) -> Option<Peer> {
+        let placement = self.traffic.placement.clone()?;
+        let (shim, busy) = (placement.shim(&read.key), matches!(cause, Cause::Busy(_)));
         let node = match cause {
             Cause::Large => None,
-            Cause::Busy(_) | Cause::Refused(_) | Cause::Lost | Cause::Unlinked => {
-                self.traffic.other_node(step, &placement, read)
-            }
+            Cause::Busy(_) | Cause::Lost | Cause::Unlinked => self.traffic.other_node(step, &placement, read),
         };
         let to = match node {
             Some(node) => Peer::Node(node),
-            None if read.tried.shim || matches!(cause, Cause::Refused(_)) => {
+            None if read.tried.shim || busy && self.traffic.members.shim_busy(step.now, shim) => {
                 step.counters.exhausted += 1;
-                return Err(None);
+                return None;
             }
-            None if !self.traffic.members.shim_linked(shim) => return Err(None),
-            None if busy && self.traffic.members.shim_busy(step.now, shim) => {
-                step.counters.exhausted += 1;
-                return Err(Some(exhausted()));
-            }
+            None if !self.traffic.members.shim_linked(shim) => return None,
             None => Peer::Shim(shim),
         };
         if busy && !self.traffic.budget.spend(reads) {
             step.counters.retries_denied += 1;
-            return Err(Some(exhausted()));
+            return None;
         }
-        Ok(to)
+        Some(to)
     }
 
     /// What a client is told if nobody can be asked on its behalf. A shim that is gone is named: that is no overload.

@@ -7,10 +7,11 @@ use wire::{Message, Peer};
 
 use crate::router::config::Routing;
 use crate::router::flow::Flow;
-use crate::router::flow::pipeline::{ClientOperation, Freed, OperationProgress};
+use crate::router::flow::pipeline::{ClientOperation, OperationProgress};
 use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::request::RequestOrigin;
 use crate::router::flow::streaming::Streaming;
+use crate::router::flow::touch::Freed;
 use crate::router::step::RouterStep;
 
 impl Flow {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use super::pipeline::Touch;
+use super::touch::Touch;
 use crate::hash::DigestHasher;
 
 /// How many operations are about each digest, and how many about all keys.

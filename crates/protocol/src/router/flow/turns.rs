@@ -6,8 +6,9 @@ use std::time::Duration;
 use crate::router::flow::Flow;
 use crate::router::flow::callers::TURN_COMMANDS;
 use crate::router::flow::event::{Dealing, Hand, Todo};
-use crate::router::flow::pipeline::{Freed, OperationProgress, RoomTurn};
+use crate::router::flow::pipeline::{OperationProgress, RoomTurn};
 use crate::router::flow::refusal::too_late;
+use crate::router::flow::touch::Freed;
 use crate::router::step::RouterStep;
 
 /// How often commands that have waited for too long are looked for.

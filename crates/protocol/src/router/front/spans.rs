@@ -120,7 +120,7 @@ impl Sampler {
 fn name(operation: &ClientOperation, last: &str) -> String {
     let shown = |spec: &CommandSpec| spec.name.replace('|', " ").to_uppercase();
     let frame = match &operation.progress {
-        OperationProgress::Waiting(waiting) => waiting.command.frame(),
+        OperationProgress::Waiting(waiting) => waiting.routed.command.frame(),
         _ => &operation.ran.frame,
     };
     match (operation.ran.spec, &operation.progress) {
