@@ -62,18 +62,14 @@ impl Flow {
 
     #[cold]
     fn ask_elsewhere(&mut self, step: &mut RouterStep<'_>, from: Peer, request: u64, answer: PartReply) {
-        let Some(mut pending) = self.traffic.pending.remove(request) else { return };
+        let Some(pending) = self.traffic.pending.remove(request) else { return };
         let cause = match answer.status {
             Status::Large => Cause::Large,
             Status::Unlinked => {
                 self.traffic.forget_copy(&pending);
                 Cause::Unlinked
             }
-            Status::Refused => {
-                // By its node.
-                pending.read.iter_mut().for_each(|read| read.tried.shim = true);
-                Cause::Busy(Some(answer))
-            }
+            Status::Refused => Cause::Busy(Some(answer)),
             _ => Cause::Busy(matches!(from, Peer::Shim(_)).then_some(answer)),
         };
         self.ask_again(step, pending, cause);

@@ -111,13 +111,15 @@ impl Flow {
     ) -> Option<Peer> {
         let placement = self.traffic.placement.clone()?;
         let (shim, busy) = (placement.shim(&read.key), matches!(cause, Cause::Busy(_)));
+        // The shim has said so just now.
+        let told = matches!(cause, Cause::Busy(Some(_)));
         let node = match cause {
             Cause::Large => None,
             Cause::Busy(_) | Cause::Lost | Cause::Unlinked => self.traffic.other_node(step, &placement, read),
         };
         let to = match node {
             Some(node) => Peer::Node(node),
-            None if read.tried.shim || busy && self.traffic.members.shim_busy(step.now, shim) => {
+            None if told || read.tried.shim || busy && self.traffic.members.shim_busy(step.now, shim) => {
                 step.counters.exhausted += 1;
                 return None;
             }
