@@ -196,6 +196,7 @@ fn users_are_described_as_storage_describes_them() {
     let tables = "[security]\nusers = \"storage\"\n".to_owned();
     let cluster = Cluster::up(Layout { tables, ..Layout::before(&servers) });
     let mut router = cluster.connect(0);
+    until("the users are known", || matches!(router.call(&["ACL", "USERS"]), Value::Array(_)).then_some(()));
     for resp3 in [false, true] {
         if resp3 {
             router.call(&["HELLO", "3"]);
