@@ -57,7 +57,8 @@ use std::time::Duration;
 use protocol::placement;
 use protocol::placement::agreement::{AgreedMode, Agreement};
 use protocol::placement::slot;
-use protocol::storage::redis::{FenceName, MarkedPart};
+use protocol::storage::MarkedPart;
+use protocol::storage::redis::FenceName;
 use serde::Deserialize;
 use wire::{
     ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
@@ -354,13 +355,25 @@ impl Config {
 
     /// What the server of a shim holds; nothing that lasts where keys move between servers.
     pub fn marked_part(&self, shim: ShimId) -> Option<MarkedPart> {
-        let part = || MarkedPart {
-            id: self.secret_id(),
-            cluster: self.cluster.name.clone(),
-            shims: self.shims.iter().map(|shim| shim.id.clone()).collect(),
-            shim: self.shim(shim).id.clone(),
-        };
-        matches!(self.sharding(), Sharding::Ring).then(part)
+        (self.sharding() != Sharding::Slots).then(|| self.part(shim))
+    }
+
+    /// Which part of all keys a shim has. On a pool of memcached servers their names decide, and no secret.
+    pub fn part(&self, shim: ShimId) -> MarkedPart {
+        let cluster = self.cluster.name.clone();
+        if let Sharding::Ketama(pool) = self.sharding() {
+            let name = |server: &KetamaServer| match pool.weighted {
+                true => format!("{}:{}*{}", server.host, server.port, server.weight),
+                false => format!("{}:{}", server.host, server.port),
+            };
+            let mut shims: Vec<String> = pool.servers.iter().map(name).collect();
+            let own = shims[usize::from(shim.0)].clone();
+            shims.sort();
+            let id = if pool.weighted { MarkedPart::KETAMA_WEIGHTED } else { MarkedPart::KETAMA };
+            return MarkedPart { id: id.to_owned(), cluster, shims, shim: own };
+        }
+        let shims = self.shims.iter().map(|shim| shim.id.clone()).collect();
+        MarkedPart { id: self.secret_id(), cluster, shims, shim: self.shim(shim).id.clone() }
     }
 
     /// The map in which every node owns its whole partition.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use config::{Config, Mode};
-use protocol::storage::redis::REMEDY;
+use protocol::storage::REMEDY;
 use runtime::stop::Stop;
 use shim::survey::{Other, ServerSeen, survey};
 use wire::ShimId;

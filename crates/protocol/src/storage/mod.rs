@@ -6,6 +6,7 @@ mod discovery;
 pub mod durable;
 mod health;
 mod login;
+mod mark;
 pub mod memcached;
 pub mod network;
 pub mod redis;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::coherence::lease::EarlierIncarnations;
+pub use mark::{MarkedPart, REMEDY};
 
 /// Which connection a command takes. One key always takes one of them, because two would reorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

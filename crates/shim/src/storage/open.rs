@@ -48,6 +48,8 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId, w
                 address: address.to_string(),
                 timeout,
                 is_first: config.first_life,
+                part: config.part(shim),
+                adopts: config.adopts,
                 seed: rand::random(),
             };
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)

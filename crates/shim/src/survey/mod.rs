@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use config::{Address, Config, Login, RedisServers};
 use protocol::placement::Placement;
-use protocol::storage::redis::MarkedPart;
+use protocol::storage::MarkedPart;
 use runtime::tls::{Certificates, Dialer};
 use wire::resp::{Command, Value};
 use wire::{Sharding, ShimId};

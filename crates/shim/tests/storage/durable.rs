@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use config::Durability;
 use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
-use protocol::storage::StorageEvent;
 use protocol::storage::durable::StoreLife;
-use protocol::storage::redis::{LeaseRecord, MarkedPart};
+use protocol::storage::redis::LeaseRecord;
+use protocol::storage::{MarkedPart, StorageEvent};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use shim::storage::Storage as Backed;

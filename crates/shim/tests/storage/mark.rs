@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use config::Address;
 use protocol::coherence::lease::{EarlierIncarnations, Unrecorded};
-use protocol::storage::StorageEvent;
-use protocol::storage::redis::{LeaseRecord, MarkedPart, RedisSettings};
+use protocol::storage::redis::{LeaseRecord, RedisSettings};
+use protocol::storage::{MarkedPart, StorageEvent};
 
 use crate::redis::{RESP2, Storage, settings};
 use crate::server::Server;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 use bytes::{Bytes, BytesMut};
+use protocol::storage::MarkedPart;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::{Backend, Endpoint};
 use wire::resp::{Command, reply};
@@ -12,9 +13,9 @@ use wire::resp::{Command, reply};
 use super::redis::PATIENCE;
 use super::world::{HABITS, Scene, World};
 use crate::random::SimRandom;
-use crate::storage::Effect;
 use crate::storage::redis::Outcome;
 use crate::storage::site::{Server, Site};
+use crate::storage::{Effect, marked_part};
 
 /// How long somebody else is connected.
 const VISIT: u64 = 2_000_000;
@@ -43,6 +44,9 @@ struct Client {
 pub(super) struct MemcachedServer {
     clients: BTreeMap<u64, Client>,
     clients_made: u64,
+    /// Whose keys it holds, as somebody has written. Nothing else may be written before, nor while it holds another's.
+    mark: Option<Bytes>,
+    holds_others: bool,
 }
 
 impl Server for MemcachedServer {
@@ -102,10 +106,24 @@ impl MemcachedServer {
         let (reply, effect) = match words[0] {
             b"mn" => (Bytes::from_static(b"MN\r\n"), Effect::Read),
             b"stats" => (self.listing(), Effect::Read),
+            b"mg" => (self.marked(), Effect::Read),
+            b"ms" if words[1] == b"distcache:mark" => {
+                self.mark = Some(request.slice(line.len() + 2..));
+                (Bytes::from_static(b"HD\r\n"), Effect::Wrote)
+            }
+            b"ms" if self.mark.is_none() || self.holds_others => {
+                (Bytes::from_static(b"NS\r\n"), Effect::Wrote)
+            }
             b"ms" => (Bytes::from_static(b"HD\r\n"), Effect::Wrote),
             _ => (Bytes::from_static(b"ERROR\r\n"), Effect::Read),
         };
         Some((Command::from_args(&words), reply, effect))
+    }
+
+    fn marked(&self) -> Bytes {
+        let Some(mark) = &self.mark else { return Bytes::from_static(b"EN\r\n") };
+        let head = format!("VA {}\r\n", mark.len() - 2);
+        [head.as_bytes(), mark].concat().into()
     }
 
     fn listing(&self) -> Bytes {
@@ -128,8 +146,11 @@ impl MemcachedServer {
         }
     }
 
-    /// Another process at the same address: no connection is left, and no data.
-    fn restart(&mut self) -> Vec<u64> {
+    /// Another process at the same address: no connection is left, and no data but another shim's, if any.
+    fn restart(&mut self, holds_others: bool) -> Vec<u64> {
+        let text = "cluster c c\nshims a b\nshim b\n\r\n";
+        self.mark = holds_others.then(|| Bytes::from_static(text.as_bytes()));
+        self.holds_others = holds_others;
         std::mem::take(&mut self.clients).into_keys().collect()
     }
 }
@@ -161,7 +182,17 @@ impl Scene for MemcachedScene {
     fn machine(&self, seed: u64) -> Box<dyn Backend> {
         let (endpoint, address) = (Endpoint::Configured, "the server".to_owned());
         let (timeout, is_first) = (PATIENCE, false);
-        Box::new(Memcached::new(MemcachedSettings { endpoint, address, timeout, is_first, seed }))
+        let shims = vec!["a".to_owned(), "b".to_owned()];
+        let (part, adopts) = (MarkedPart { shims, shim: "a".to_owned(), ..marked_part() }, false);
+        Box::new(Memcached::new(MemcachedSettings {
+            endpoint,
+            address,
+            timeout,
+            is_first,
+            part,
+            adopts,
+            seed,
+        }))
     }
 
     fn site(&self, _endpoint: Endpoint) -> usize {
@@ -187,8 +218,9 @@ impl Scene for MemcachedScene {
         match draw {
             0..20 => {
                 world.changes(0);
+                let holds_others = world.random.percent(30);
                 world.at_site(0, |site, at| {
-                    let gone = site.server.restart();
+                    let gone = site.server.restart(holds_others);
                     site.cut(at, &gone);
                 });
             }
@@ -218,6 +250,9 @@ impl Scene for MemcachedScene {
 
     fn end_trouble(world: &mut World<MemcachedScene>) -> Result<(), String> {
         world.sites[0].refuses = false;
+        if std::mem::take(&mut world.sites[0].server.holds_others) {
+            world.sites[0].server.mark = None;
+        }
         Ok(())
     }
 

@@ -9,9 +9,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use linearize::{ModelState, ModelWindow};
-use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
-use protocol::storage::redis::{FenceName, LeaseRecord, MarkedPart, Redis, RedisSettings};
+use protocol::storage::redis::{FenceName, LeaseRecord, Redis, RedisSettings};
+use protocol::storage::{MarkedPart, StorageEvent};
 
 use crate::clock::HostClock;
 use crate::history::Executed;
@@ -122,6 +122,16 @@ impl Backend {
     }
 }
 
+/// All keys, of the only shim.
+pub(crate) fn marked_part() -> MarkedPart {
+    MarkedPart {
+        id: "c".to_owned(),
+        cluster: "c".to_owned(),
+        shims: vec!["s".to_owned()],
+        shim: "s".to_owned(),
+    }
+}
+
 /// Settings of a machine before a server without a password.
 pub(crate) fn settings(
     address: String,
@@ -129,12 +139,6 @@ pub(crate) fn settings(
     seed: u64,
     lease_record: LeaseRecord,
 ) -> RedisSettings {
-    let part = MarkedPart {
-        id: "c".to_owned(),
-        cluster: "c".to_owned(),
-        shims: vec!["s".to_owned()],
-        shim: "s".to_owned(),
-    };
     RedisSettings {
         endpoint: Endpoint::Configured,
         address,
@@ -142,7 +146,7 @@ pub(crate) fn settings(
         user: None,
         password: None,
         fence: FenceName { cluster: "c".to_owned(), shim: "s".to_owned(), slots: None },
-        mark: Some(part),
+        mark: Some(marked_part()),
         adopts: false,
         lease_record,
         cluster_mode: false,

@@ -140,7 +140,7 @@ fn check_doors(config: &Config, patience: Duration, findings: &mut DoctorFinding
         for listen in router.listens().filter(|listen| !listen.tls) {
             let speech = match router.protocol {
                 FrontProtocol::Redis => ProbeProtocol::Redis(vec![Command::from_args(&["PING"])]),
-                FrontProtocol::Memcached => ProbeProtocol::Memcached("version\r\n", "\r\n"),
+                FrontProtocol::Memcached => ProbeProtocol::Memcached("version\r\n".to_owned(), "\r\n"),
             };
             let question = ProbeQuestion { address: listen.address.clone(), tls: None, speech };
             doors.push(((&router.id, listen.key, listen.address), question));

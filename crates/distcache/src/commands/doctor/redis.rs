@@ -3,9 +3,10 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use config::{Address, Config, Login, Mode};
+use protocol::storage::redis::MarkSeen;
 use protocol::storage::redis::clients::{self, foreign_connections};
 use protocol::storage::redis::server::{eviction, field, traits};
-use protocol::storage::redis::{MarkSeen, MarkedPart, REMEDY};
+use protocol::storage::{MarkedPart, REMEDY};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
 

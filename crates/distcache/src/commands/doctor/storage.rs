@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use config::{Address, Config, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
+use protocol::storage::memcached::MARK_QUESTION;
+use protocol::storage::{MarkedPart, REMEDY};
 use runtime::tls::{Certificates, Dialer};
 use wire::ShimId;
 use wire::resp::{Command, Value};
@@ -36,7 +38,8 @@ pub(super) fn check(
                 store::check(id, folder, config.marked_part(ShimId(index as u16)).as_ref(), findings);
             }
             StorageConfig::Memcached { address, .. } => {
-                memcacheds.push((format!("{id} memcached://{address}"), address.clone()));
+                let part = config.part(ShimId(index as u16));
+                memcacheds.push((format!("{id} memcached://{address}"), address.clone(), part));
             }
             // All shims have the same cluster.
             storage if storage.is_redis_cluster() && index > 0 => {}
@@ -167,18 +170,19 @@ fn primary(
 }
 
 fn check_memcached(
-    servers: &[(String, Address)],
+    servers: &[(String, Address, MarkedPart)],
     patience: Duration,
     findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
-    let question = |(_, address): &(String, Address)| ProbeQuestion {
+    // Servers without the meta protocol answer the latter two with ERROR.
+    let questions = format!("version\r\n{MARK_QUESTION}mn\r\n");
+    let question = |(_, address, _): &(String, Address, MarkedPart)| ProbeQuestion {
         address: address.clone(),
         tls: None,
-        // Servers without the meta protocol answer the second with ERROR.
-        speech: ProbeProtocol::Memcached("version\r\nmn\r\n", "MN\r\n"),
+        speech: ProbeProtocol::Memcached(questions.clone(), "MN\r\n"),
     };
     let answers = ask(servers.iter().map(question).collect(), patience)?;
-    for ((subject, _), answer) in servers.iter().zip(answers) {
+    for ((subject, _, part), answer) in servers.iter().zip(answers) {
         let text = match answer {
             Ok(ProbeAnswer::Text(text)) => text,
             Ok(_) => String::new(),
@@ -190,6 +194,10 @@ fn check_memcached(
         let version = text.lines().find_map(|line| line.strip_prefix("VERSION ")).unwrap_or("unknown");
         let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
         let number = parts.next().flatten().zip(parts.next().flatten());
+        if let Some(difference) = part.misfit(&text) {
+            findings.wrong(subject, &difference, REMEDY);
+            continue;
+        }
         match number.is_some_and(|number| number >= MEMCACHED_VERSION_MIN) && text.ends_with("MN\r\n") {
             true => findings.good(subject, &format!("memcached {version}, with the meta protocol")),
             false => findings.wrong(

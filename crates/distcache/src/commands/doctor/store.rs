@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use protocol::storage::redis::{MarkedPart, REMEDY};
+use protocol::storage::{MarkedPart, REMEDY};
 use shim::storage::durable::{StoreFolderSeen, examine};
 
 use super::finding::DoctorFindings;

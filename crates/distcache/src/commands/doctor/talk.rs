@@ -27,7 +27,7 @@ pub(super) enum ProbeProtocol {
     /// Commands in RESP; a reply for each.
     Redis(Vec<Command>),
     /// A request in memcached's text, and what its answer ends with.
-    Memcached(&'static str, &'static str),
+    Memcached(String, &'static str),
     /// The proof of the cluster's secret, to this member, and of what this configuration says of where data are.
     Link { key: LinkKey, peer: Peer, agreement: Agreement },
 }

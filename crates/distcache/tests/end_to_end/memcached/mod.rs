@@ -4,6 +4,7 @@ mod clients;
 mod differential;
 mod front;
 mod ketama;
+mod marks;
 mod requests;
 mod storage;
 

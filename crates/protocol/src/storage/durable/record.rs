@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
-use crate::storage::redis::{LeaseRecord, MarkedPart, REMEDY};
+use crate::storage::redis::LeaseRecord;
+use crate::storage::{MarkedPart, REMEDY};
 
 /// How records are written, and the folder around them.
 const FORMAT: &str = "1";

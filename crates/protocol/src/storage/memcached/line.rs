@@ -29,14 +29,16 @@ pub(super) struct Line {
     written: u64,
     /// When it was made, or last heard of.
     heard: Time,
+    /// The request that follows whatever takes all items away.
+    mark: Bytes,
 }
 
 impl Line {
     /// The server answers the greeting once it has the connection in its books, and so before any command comes.
-    pub(super) fn new(now: Time, out: &mut Vec<u8>) -> Line {
+    pub(super) fn new(now: Time, mark: Bytes, out: &mut Vec<u8>) -> Line {
         const GREETING: &[u8] = b"mn\r\n";
         out.extend_from_slice(GREETING);
-        Line { open: false, awaited: VecDeque::new(), written: GREETING.len() as u64, heard: now }
+        Line { open: false, awaited: VecDeque::new(), written: GREETING.len() as u64, heard: now, mark }
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -56,7 +58,7 @@ impl Line {
         events: &mut Vec<StorageEvent>,
     ) {
         let before = out.len();
-        match question::write(store, out) {
+        match question::write(store, &self.mark, out) {
             Written::Asked(mut questions) => {
                 questions.reverse();
                 let (ticket, start) = (store.ticket, self.written);

@@ -6,6 +6,7 @@
 
 mod fence;
 mod line;
+mod mark;
 mod question;
 
 use std::time::Duration;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
+use wire::codec::VALUE_BYTES_MAX;
 use wire::foreign::{Foreign, speaks};
 use wire::memcached::{ReplyHead, next_reply};
 
@@ -20,12 +22,14 @@ use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::step::StorageStep;
-use super::{NoteLevel, StorageEvent, StorageTraits, Store};
+use super::{MarkedPart, NoteLevel, StorageEvent, StorageTraits, Store};
 use crate::awake::Awake;
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::time::Time;
 use fence::{Addresses, Fence, Listing};
 use line::Line;
+use mark::ItemMark;
+pub use mark::MARK_QUESTION;
 
 /// How often the list of connections is asked for while somebody is waited for.
 const LIST: Duration = Duration::from_millis(20);
@@ -35,8 +39,6 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Who waits for this long comes again after all others: of two that wait for each other one must go on.
 const PATIENCE_US: std::ops::Range<u64> = 1_000_000..3_000_000;
 const LOG_INTERVAL: Duration = Duration::from_secs(5);
-/// `stats conns` has no longer lines.
-const NO_VALUES: usize = 0;
 
 #[derive(Clone, Debug)]
 pub struct MemcachedSettings {
@@ -47,6 +49,10 @@ pub struct MemcachedSettings {
     pub timeout: Duration,
     /// No shim has had this server before: nothing was granted.
     pub is_first: bool,
+    /// Whose keys the server holds.
+    pub part: MarkedPart,
+    /// It is taken over whatever it holds.
+    pub adopts: bool,
     pub seed: u64,
 }
 
@@ -71,6 +77,18 @@ enum Asked {
     },
     /// `mn`: a sign of life.
     Life,
+    /// Whose keys the server holds.
+    Mark,
+    /// That it holds this shim's from now on.
+    Marking,
+}
+
+/// How far the mark of a server is.
+#[derive(Clone, Copy, PartialEq)]
+enum Marked {
+    Unknown,
+    Fits,
+    Written,
 }
 
 struct Watch {
@@ -83,6 +101,9 @@ struct Watch {
     listing: Listing,
     /// The first connection leads to the same process, and all others who are there know of it or are waited for.
     proven: bool,
+    marked: Marked,
+    /// What writes the mark.
+    marking: Bytes,
     /// When it gives way to others that wait.
     patience_until: Time,
 }
@@ -92,6 +113,7 @@ pub struct Memcached {
     watch: Option<Watch>,
     line: Option<(ConnectionId, Line)>,
     fence: Fence,
+    mark: ItemMark,
     incarnation: u64,
     not_before: Time,
     awake: Awake,
@@ -158,6 +180,7 @@ impl Memcached {
             watch: None,
             line: None,
             fence: Fence::default(),
+            mark: ItemMark::new(settings.part.clone(), settings.adopts),
             incarnation: 0,
             not_before: Time(0),
             awake: Awake::default(),
@@ -217,7 +240,7 @@ impl Memcached {
                 self.health.refuse(&reason);
                 return self.closed(step, id, &reason);
             }
-            let outcome = match next_reply(&mut bytes, NO_VALUES) {
+            let outcome = match next_reply(&mut bytes, VALUE_BYTES_MAX) {
                 Ok(None) => {
                     step.network.unread(id, bytes);
                     return self.settle(step);
@@ -240,6 +263,16 @@ impl Memcached {
                 let Some(present) = watch.listing.line(head, text)? else { return Ok(()) };
                 watch.asked = Asked::Nothing;
                 return self.listed(step, proves, &present);
+            }
+            (Asked::Mark, ReplyHead::Value | ReplyHead::Status) => {
+                (watch.asked, watch.marked) = (Asked::Nothing, Marked::Fits);
+                self.mark.found(head, text).inspect_err(|reason| self.health.refuse(reason))?;
+            }
+            (Asked::Marking, ReplyHead::Status | ReplyHead::Error) => {
+                (watch.asked, watch.marked) = (Asked::Nothing, Marked::Written);
+                if let Some(warning) = self.mark.written(head, text) {
+                    self.health.note(NoteLevel::Warning, &warning, step.events);
+                }
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
         }
@@ -370,7 +403,8 @@ impl Memcached {
             if step.now >= self.not_before {
                 let connection = step.network.dial(self.settings.endpoint, true);
                 let patience = Duration::from_micros(self.random.random_range(PATIENCE_US));
-                self.watch = Some(Watch::new(connection, step.now, step.now.after(patience)));
+                let patience_until = step.now.after(patience);
+                self.watch = Some(Watch::new(connection, step.now, patience_until, self.mark.request()));
                 self.dial_line(step);
             }
             return;
@@ -394,7 +428,15 @@ impl Memcached {
             Some(_) if is_open && !watch.proven => {
                 watch.ask(step.network, step.now, Asked::Connections { proves: true });
             }
-            Some(_) if is_open && !self.health.is_up() => self.rise(step),
+            Some(_) if is_open && !self.health.is_up() => match watch.marked {
+                Marked::Unknown => watch.ask(step.network, step.now, Asked::Mark),
+                Marked::Fits => watch.ask(step.network, step.now, Asked::Marking),
+                Marked::Written => self.rise(step),
+            },
+            // As good a sign of life, and the item may have been evicted.
+            _ if rested >= IDLE && watch.marked == Marked::Written => {
+                watch.ask(step.network, step.now, Asked::Marking);
+            }
             _ if rested >= IDLE => watch.ask(step.network, step.now, Asked::Life),
             _ => {}
         }
@@ -402,7 +444,8 @@ impl Memcached {
 
     fn dial_line(&mut self, step: &mut StorageStep<'_>) {
         let connection = step.network.dial(self.settings.endpoint, true);
-        self.line = Some((connection, Line::new(step.now, step.network.out(connection))));
+        self.line =
+            Some((connection, Line::new(step.now, self.mark.request(), step.network.out(connection))));
     }
 
     fn rise(&mut self, step: &mut StorageStep<'_>) {
@@ -419,7 +462,7 @@ impl Memcached {
 }
 
 impl Watch {
-    fn new(connection: ConnectionId, now: Time, patience_until: Time) -> Watch {
+    fn new(connection: ConnectionId, now: Time, patience_until: Time, marking: Bytes) -> Watch {
         Watch {
             connection,
             own: None,
@@ -428,6 +471,8 @@ impl Watch {
             has_asked: false,
             listing: Listing::default(),
             proven: false,
+            marked: Marked::Unknown,
+            marking,
             patience_until,
         }
     }
@@ -437,6 +482,8 @@ impl Watch {
             Asked::Nothing => return,
             Asked::Connections { .. } => b"stats conns\r\n",
             Asked::Life => b"mn\r\n",
+            Asked::Mark => MARK_QUESTION.as_bytes(),
+            Asked::Marking => &self.marking,
         };
         network.out(self.connection).extend_from_slice(question);
         (self.asked, self.asked_at, self.has_asked) = (asked, now, true);

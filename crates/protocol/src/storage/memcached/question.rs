@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use wire::memcached::{KEY_BYTES_MAX, ReplyHead, write_key};
 use wire::resp::{Command, reply};
 
+use super::mark;
 use crate::storage::Store;
 
 /// More flags than any command needs; with more, memcached would take a data block for commands.
@@ -21,6 +22,8 @@ pub(super) enum Question {
     Touch,
     Ping,
     Flush,
+    /// The mark behind it, of which the command knows nothing.
+    Mark,
     Native,
 }
 
@@ -33,8 +36,8 @@ pub(super) enum Written {
     Refused(Replies),
 }
 
-/// Writes the requests of a store. Nothing is written if any of its commands is none that memcached could carry out.
-pub(super) fn write(store: &Store, out: &mut Vec<u8>) -> Written {
+/// Writes the requests of a store, and that for the mark behind whatever takes it away. Nothing is written if any of its commands is none that memcached could carry out.
+pub(super) fn write(store: &Store, mark: &[u8], out: &mut Vec<u8>) -> Written {
     let commands: Result<SmallVec<[Command; 2]>, _> =
         store.commands.iter().map(|frame| Command::parse(frame.clone())).collect();
     let Ok(commands) = commands else { return refused(store, "this is no command") };
@@ -57,6 +60,10 @@ pub(super) fn write(store: &Store, out: &mut Vec<u8>) -> Written {
     let mut questions = SmallVec::new();
     for command in &commands {
         match write_one(command, out) {
+            Ok(Question::Flush) => {
+                out.extend_from_slice(mark);
+                questions.extend([Question::Flush, Question::Mark]);
+            }
             Ok(question) => questions.push(question),
             Err(error) => {
                 out.truncate(start);
@@ -107,6 +114,9 @@ fn write_line(
     out: &mut Vec<u8>,
 ) -> Result<(), &'static str> {
     let key = key.filter(|key| !key.is_empty()).ok_or("a key is missing")?;
+    if key == mark::KEY {
+        return Err("this key is DistCache's own: it says whose keys the server holds");
+    }
     let legal = |flag: &&[u8]| !flag.is_empty() && flag.len() <= 64 && flag.iter().all(u8::is_ascii_graphic);
     if flags.len() > FLAGS_MAX || !flags.iter().all(legal) {
         return Err("flags that memcached would not read");
@@ -138,6 +148,9 @@ fn write_line(
 
 /// memcached's answer to a question as storage's replies. `Err`: it answers something else.
 pub(super) fn read(question: Question, head: ReplyHead, text: &Bytes) -> Result<Replies, ()> {
+    if question == Question::Mark {
+        return Ok(SmallVec::new());
+    }
     if head == ReplyHead::Error {
         let mut error = Vec::with_capacity(text.len() + 3);
         reply::error(text, &mut error);
@@ -208,7 +221,9 @@ mod tests {
 
     fn check(commands: &[&[&str]], expected: &str) {
         let mut out = Vec::new();
-        let Written::Asked(_) = write(&store(commands), &mut out) else { panic!("{commands:?} is refused") };
+        let Written::Asked(_) = write(&store(commands), b"ms mark 0\r\n\r\n", &mut out) else {
+            panic!("{commands:?} is refused")
+        };
         assert_eq!(String::from_utf8_lossy(&out), expected);
     }
 
@@ -217,7 +232,7 @@ mod tests {
         check(&[&["PTTL", "k"], &["GET", "k"]], "mg k v f c t\r\n");
         check(&[&["GET", "k with blank"]], "mg ayB3aXRoIGJsYW5r v f c b\r\n");
         check(&[&["TOUCH", "k"], &["PING"]], "mg k\r\nmn\r\n");
-        check(&[&["FLUSHALL"]], "flush_all\r\n");
+        check(&[&["FLUSHALL"]], "flush_all\r\nms mark 0\r\n\r\n");
         check(&[&[".ms", "k", "a\r\nb", "T0", "MA"]], "ms k 4 T0 MA\r\na\r\nb\r\n");
         check(&[&[".ma", "k", "D5", "v"]], "ma k D5 v\r\n");
     }
@@ -232,10 +247,12 @@ mod tests {
             &[&[".ms", "k"]],
             &[&["GET", ""]],
             &[&["HGETALL", "k"]],
+            &[&["GET", "distcache:mark"]],
+            &[&[".md", "distcache:mark"]],
             &[&["PING"], &["HGETALL", "k"]],
         ] {
             let mut out = Vec::new();
-            let Written::Refused(replies) = write(&store(commands), &mut out) else {
+            let Written::Refused(replies) = write(&store(commands), b"ms mark 0\r\n\r\n", &mut out) else {
                 panic!("{commands:?} is written")
             };
             assert_eq!((replies.len(), out.len()), (commands.len(), 0));

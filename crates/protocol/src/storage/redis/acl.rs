@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::Value;
 
+use crate::storage::mark::escaped;
+
 /// What users of incarnations of all shims of every cluster begin with.
 const PREFIX: &str = "distcache:";
 
@@ -30,18 +32,6 @@ impl FenceName {
 /// Whether a user is one of an incarnation, of whatever shim.
 pub(super) fn is_incarnation(user: &str) -> bool {
     user.starts_with(PREFIX)
-}
-
-/// Redis takes no blanks in user names, and a colon would let one cluster's prefix be another's.
-pub(super) fn escaped(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => text.push(char::from(byte)),
-            _ => text.push_str(&format!("%{byte:02x}")),
-        }
-    }
-    text
 }
 
 /// What a user is there for.

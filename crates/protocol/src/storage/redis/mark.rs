@@ -6,31 +6,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use wire::resp::{Command, Value};
 
-use super::acl::escaped;
 use super::server;
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
+use crate::storage::{MarkedPart, REMEDY};
 use crate::time::Time;
 
 /// The library, and its only function.
 const LIBRARY: &str = "distcache";
-/// What to do about a mark that does not fit.
-pub const REMEDY: &str = "keys would be looked for where they are not. Bring the configuration back, or move the keys; --adopt \
-                          takes the server over as it is";
 /// How long the time in the mark may lag: leases of incarnations that it knows nothing of may be a sixtieth of that.
 const RENEW: Duration = Duration::from_secs(60);
-
-/// Which part of which placement a server holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MarkedPart {
-    /// Tells apart what has different secrets, and says nothing of them.
-    pub id: String,
-    /// The cluster's name, for people.
-    pub cluster: String,
-    /// The names of all shims by their numbers.
-    pub shims: Vec<String>,
-    /// The shim that has the server.
-    pub shim: String,
-}
 
 /// What there is to see of a mark that is in nobody's way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,49 +72,6 @@ impl MarkedPart {
             None => Ok(MarkSeen::Fits),
         }
     }
-
-    /// Why keys that `storage` (a noun with its article) holds would be looked for elsewhere. One server alone has all keys,
-    /// whatever the secret.
-    pub(in crate::storage) fn difference(&self, found: &MarkedPart, storage: &str) -> Option<String> {
-        let list = |names: &[String]| names.join(", ");
-        match () {
-            () if self.shims.len() == 1 && found.shims.len() == 1 => None,
-            () if self.id != found.id => {
-                Some(format!("{storage} holds keys of cluster {:?} with another secret", found.cluster))
-            }
-            () if self.shims != found.shims => Some(format!(
-                "{storage} was filled with [[shim]] entries {}, and they are {} now",
-                list(&found.shims),
-                list(&self.shims)
-            )),
-            () if self.shim != found.shim => Some(format!(
-                "{storage} holds the keys of {}, and is `storage` of {} now",
-                found.shim, self.shim
-            )),
-            () => None,
-        }
-    }
-
-    /// As lines of a key and its value.
-    pub(in crate::storage) fn lines(&self) -> [(&'static str, String); 3] {
-        let names: Vec<String> = self.shims.iter().map(|name| escaped(name)).collect();
-        [
-            ("cluster", format!("{} {}", self.id, escaped(&self.cluster))),
-            ("shims", names.join(" ")),
-            ("shim", escaped(&self.shim)),
-        ]
-    }
-
-    /// From such lines; `line` gives the value of a key.
-    pub(in crate::storage) fn parse<'a>(line: impl Fn(&str) -> Option<&'a str>) -> Option<MarkedPart> {
-        let (id, cluster) = line("cluster")?.split_once(' ')?;
-        Some(MarkedPart {
-            id: id.to_owned(),
-            cluster: unescaped(cluster),
-            shims: line("shims")?.split(' ').map(unescaped).collect(),
-            shim: unescaped(line("shim")?),
-        })
-    }
 }
 
 impl Mark {
@@ -154,26 +95,6 @@ impl Mark {
         let wait = Duration::from_millis(line("wait")?.parse().ok()?);
         Some(Mark { part, wait, seen: line("seen")?.parse().ok()? })
     }
-}
-
-/// A name that `escaped` has written.
-fn unescaped(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        let code = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// The code of the library, from the reply to FUNCTION LIST; none if there is no such library.
@@ -281,8 +202,9 @@ mod tests {
     use bytes::Bytes;
     use wire::resp::Value;
 
-    use super::{Mark, MarkedPart, ServerMark};
+    use super::{Mark, ServerMark};
     use crate::coherence::lease::{EarlierIncarnations, LeaseLimits, Unrecorded};
+    use crate::storage::MarkedPart;
     use crate::time::Time;
 
     fn part(id: &str, shims: &[&str], shim: &str) -> MarkedPart {

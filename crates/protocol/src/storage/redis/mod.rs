@@ -33,8 +33,8 @@ pub use acl::FenceName;
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
+pub use mark::MarkSeen;
 use mark::ServerMark;
-pub use mark::{MarkSeen, MarkedPart, REMEDY};
 pub use settings::{LeaseRecord, RedisSettings};
 use takeover::{Takeover, Trouble};
 

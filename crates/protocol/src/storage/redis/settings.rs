@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::acl::FenceName;
-use super::mark::MarkedPart;
 use crate::coherence::lease::{EarlierIncarnations, LeaseLimits, Unrecorded};
+use crate::storage::MarkedPart;
 use crate::storage::login::Login;
 use crate::storage::network::Endpoint;
 

@@ -9,12 +9,12 @@ use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};
 
 use super::acl::{self, FenceName, Legacy, OtherUsers, UserKind};
-use super::mark::{MarkedPart, ServerMark};
+use super::mark::ServerMark;
 use super::server::{self, Identity};
 use super::settings::{LeaseRecord, RedisSettings};
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
-use crate::storage::StorageTraits;
 use crate::storage::login::Login;
+use crate::storage::{MarkedPart, StorageTraits};
 use crate::time::Time;
 
 /// One life of this shim before one storage state.
