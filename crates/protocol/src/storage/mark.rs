@@ -36,6 +36,11 @@ impl MarkedPart {
             () if self.id != found.id => {
                 Some(format!("{storage} holds keys of cluster {:?} with another secret", found.cluster))
             }
+            () if self.shims != found.shims && self.is_of_pool() => Some(format!(
+                "{storage} was filled as one of the servers {}, and they are {} now",
+                list(&found.shims),
+                list(&self.shims)
+            )),
             () if self.shims != found.shims => Some(format!(
                 "{storage} was filled with [[shim]] entries {}, and they are {} now",
                 list(&found.shims),

@@ -123,7 +123,7 @@ fn items_of_a_pool_are_found_again_or_its_servers_are_refused() {
     check(
         "ketama",
         &[
-            (with_another_server, Some("was filled with [[shim]] entries 127.0.0.1:")),
+            (with_another_server, Some("was filled as one of the servers 127.0.0.1:")),
             (
                 |toml, _| toml.replace("\"ketama\"", "\"ketama-weighted\""),
                 Some("with another memcached_placement"),
