@@ -130,6 +130,7 @@ scripts! {
     strict_change_between_a_write_and_its_reading_back
     strict_change_of_a_cached_key
     strict_change_while_storage_is_asked
+    strict_changes_that_are_only_counted
     strict_echo_expected_in_vain
     strict_expiry_is_not_foreign
     strict_flush_by_others

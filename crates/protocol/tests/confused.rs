@@ -435,7 +435,10 @@ impl Confusion {
 
     fn storage_event(&mut self) -> StorageEvent {
         let ticket = self.number();
-        match self.random.random_range(0..16) {
+        match self.random.random_range(0..17) {
+            16 => {
+                StorageEvent::ForeignWrites { count: ticket % 2, connections: vec!["192.0.2.1:1".to_owned()] }
+            }
             14 => StorageEvent::ReadFeedDown,
             15 => StorageEvent::ReadChanged(Bytes::from_static(
                 b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\ns0\r\n",

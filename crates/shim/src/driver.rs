@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use config::{Config, key_bytes, key_text};
 use protocol::placement::Placement;
-use protocol::shim::{Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
+use protocol::shim::{ALL_KEYS, Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
 use protocol::storage::redis::clients::ForeignConnection;
 use protocol::storage::{NoteLevel, StorageEvent};
@@ -197,15 +197,25 @@ impl ShimDriver {
         if seen.changes > told.changes {
             let key =
                 if self.parts.config.security.hide_keys { "(hidden)".into() } else { key_text(&seen.key) };
-            tracing::warn!(
-                keys = seen.changes - told.changes,
-                %key,
-                writers,
-                eviction,
-                caching,
-                "others than DistCache have changed cached keys at this storage server, or it evicts: the copies are dropped, a \
-                 moment late; stop them, or write mode = \"bounded\" under [cluster]"
-            );
+            if seen.key == ALL_KEYS {
+                tracing::warn!(
+                    changes = seen.changes - told.changes,
+                    writers,
+                    caching,
+                    "others than DistCache have changed all keys of this storage server, or some that it does not name: every copy is \
+                     dropped, up to a second late; stop them"
+                );
+            } else {
+                tracing::warn!(
+                    keys = seen.changes - told.changes,
+                    %key,
+                    writers,
+                    eviction,
+                    caching,
+                    "others than DistCache have changed cached keys at this storage server, or it evicts: the copies are dropped, a \
+                     moment late; stop them, or write mode = \"bounded\" under [cluster]"
+                );
+            }
         } else {
             let is_told = |new: &ForeignConnection| told.connections.iter().any(|known| new.is_like(known));
             if !seen.connections.iter().all(is_told) {

@@ -68,8 +68,8 @@ impl Shards {
             StorageEvent::FeedDown => self.reporting.lose(step, &address),
             StorageEvent::ReadChanged(push) => self.read_changed(step, address, push),
             StorageEvent::ReadFeedDown => self.reporting_reads.lose(step, &address),
-            // A single server says nothing of slots.
-            StorageEvent::Moving(_) => {}
+            // A single server says nothing of slots, and Redis names the keys that others change.
+            StorageEvent::Moving(_) | StorageEvent::ForeignWrites { .. } => {}
             StorageEvent::Large { ticket } => self.large(step, ticket),
             StorageEvent::Part { ticket, bytes, last } => self.part(step, ticket, bytes, last),
         }

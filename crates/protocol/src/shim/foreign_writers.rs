@@ -29,8 +29,8 @@ const TRACKING_TABLE_MAX: u64 = 1_000_000;
 
 /// Keys that are looked into at one time; more than so many tell nothing more.
 const SUSPECTS_MAX: usize = 1_000;
-/// Stands for the keys of a server, all of which were changed.
-pub(super) const ALL_KEYS: &[u8] = b"*";
+/// Stands for the keys of a server, all of which were changed, or nobody knows which.
+pub const ALL_KEYS: &[u8] = b"*";
 
 /// In the order of the replies, of which the list may be missing.
 const QUESTIONS: [&[&str]; 4] = [
@@ -192,6 +192,32 @@ impl Shim {
         self.statistics.foreign_writes += changes;
         self.statistics.forgotten_reads += if forgotten { suspects.len() as u64 } else { 0 };
         self.weigh_refusal(step.now);
+    }
+
+    /// Storage that tells of no key has seen changes by others, after which any copy may be old; or, if none, who was there.
+    pub(super) fn foreign_writes(&mut self, now: Time, count: u64, connections: Vec<String>) {
+        let seen = &mut self.examination.seen;
+        if count == 0 {
+            let unnamed = |address| ForeignConnection { address, ..ForeignConnection::default() };
+            seen.connections = connections.into_iter().map(unnamed).collect();
+            return;
+        }
+        seen.changes += count;
+        seen.key = Bytes::from_static(ALL_KEYS);
+        self.examination.changed = Some(now);
+        self.statistics.foreign_writes += count;
+        self.flush();
+        self.weigh_refusal(now);
+    }
+
+    /// Who is known from changes alone, because storage is not asked about them, is forgotten a while after the last.
+    pub(super) fn forget_foreign_writers(&mut self, now: Time) {
+        let Examination { seen, changed, .. } = &mut self.examination;
+        if changed.is_none_or(|changed| now.since(changed) >= REFUSAL) {
+            seen.connections.clear();
+            seen.eviction = None;
+        }
+        self.weigh_refusal(now);
     }
 
     /// The question came to nothing: what was suspected is asked about again.

@@ -66,7 +66,7 @@ pub use commands::PurgeTarget;
 use feed::PING;
 pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
-pub use foreign_writers::{ForeignWritePolicy, ForeignWritersSeen};
+pub use foreign_writers::{ALL_KEYS, ForeignWritePolicy, ForeignWritersSeen};
 pub use inspect::ShimBacklog;
 pub use large::TRANSFERS_MAX;
 pub(crate) use read_feed::TRACKED;

@@ -114,7 +114,8 @@ impl Shim {
 
     /// Whether nothing stands against copies here: their changes are heard of, and others have not written of late.
     pub(super) fn is_alone(&self) -> bool {
-        !self.tracks_reads() || self.read_feed.state == FeedPhase::Open && !self.foreign_writers().refused
+        let hears = !self.tracks_reads() || self.read_feed.state == FeedPhase::Open;
+        hears && !self.foreign_writers().refused
     }
 
     /// Whether it is being opened, or is to be asked for a sign of life. What storage refuses is asked for seldom.
@@ -126,7 +127,7 @@ impl Shim {
 
     pub(super) fn tick_read_feed(&mut self, step: &mut ShimStep<'_>) {
         if !self.tracks_reads() {
-            return;
+            return self.forget_foreign_writers(step.now);
         }
         let since = step.now.since(self.read_feed.sent);
         let feed = &mut self.read_feed;

@@ -76,6 +76,9 @@ impl Shim {
             StorageEvent::FeedDown => self.feed_down(step),
             StorageEvent::ReadChanged(push) => self.read_changed(step, &push),
             StorageEvent::ReadFeedDown => self.read_feed_down(step),
+            StorageEvent::ForeignWrites { count, connections } => {
+                self.foreign_writes(step.now, count, connections)
+            }
             StorageEvent::Fenced => self.end_quarantine(),
         }
     }

@@ -88,11 +88,11 @@ statistics! {
             "mode `bounded`: how old what clients read may be now") as "staleness_us",
         staleness_longest_microseconds: gauge("µs", "How old one may have been, since start",
             "never above `bounded_staleness_ms_max`") as "staleness_longest_us",
-        foreign_writes: counter("keys", "Keys with copies that others than DistCache have changed",
+        foreign_writes: counter("keys", "Keys with copies that others than DistCache have changed; before memcached, their changes of whatever keys",
             "any: [somebody else writes to this server](security.md#others-who-write), which strict mode rules out; \
              the copies are dropped within a second"),
         foreign_connections: gauge("connections", "Connections that have written to storage within the last minute, and are none of \
-            DistCache's", "any: [who they are](security.md#others-who-write) is in `distcache status`"),
+            DistCache's; before memcached, that were there after a change by others", "any: [who they are](security.md#others-who-write) is in `distcache status`"),
         storage_evicts: gauge("0 or 1", "Storage drops keys by itself when it is full",
             "1: `CONFIG SET maxmemory-policy noeviction`, or copies of what it drops are served for a moment"),
         forgotten_reads: counter("keys", "Keys with copies that storage reported because it remembers no more of them",

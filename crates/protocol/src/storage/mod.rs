@@ -126,6 +126,12 @@ pub enum StorageEvent {
     /// The same of the read feed.
     ReadChanged(Bytes),
     ReadFeedDown,
+    /// Others have made at least so many changes since the last word of them, of keys that nobody tells; or, with none, these were
+    /// connected then.
+    ForeignWrites {
+        count: u64,
+        connections: Vec<String>,
+    },
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
     /// For people, in the log: nothing follows from it.

@@ -227,6 +227,12 @@ impl World {
                     "  foreign writes: {changes}{last}; writers {connections:?}; evicts {eviction:?}; caching {caching}"
                 );
             }
+            // Of these addresses, or so many changes.
+            "others" => {
+                let count = words[1].parse().expect("a number");
+                let connections = words[2..].iter().map(|&address| address.to_owned()).collect();
+                self.send(Parcel::Answer(StorageEvent::ForeignWrites { count, connections }));
+            }
             // Somebody's script runs while the next read is announced, and has ended when it is carried out.
             "busy" => self.storage.is_busy = true,
             "evicts" => self.storage.eviction = words.get(1).map(|&policy| policy.to_owned()),
@@ -739,6 +745,9 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
+        Parcel::Answer(StorageEvent::ForeignWrites { count, .. }) => {
+            format!("storage>s0 {count} foreign writes")
+        }
         Parcel::Answer(StorageEvent::Large { .. }) => "storage>s0 begins with something large".into(),
         Parcel::Answer(StorageEvent::Part { .. }) => panic!("nobody here takes parts"),
         Parcel::Answer(StorageEvent::Note { .. }) => panic!("nobody here talks to people"),

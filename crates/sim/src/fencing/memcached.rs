@@ -47,6 +47,11 @@ pub(super) struct MemcachedServer {
     /// Whose keys it holds, as somebody has written. Nothing else may be written before, nor while it holds another's.
     mark: Option<Bytes>,
     holds_others: bool,
+    /// As its statistics have it.
+    changes: u64,
+    /// By others than the processes, of all lives, and how many of them a process has noticed.
+    foreign: u64,
+    noticed: u64,
 }
 
 impl Server for MemcachedServer {
@@ -103,8 +108,12 @@ impl MemcachedServer {
         let request = self.clients.get_mut(&client)?.input.pop_front()?;
         let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        self.changes += u64::from(words[0] == b"ms");
         let (reply, effect) = match words[0] {
             b"mn" => (Bytes::from_static(b"MN\r\n"), Effect::Read),
+            b"stats" if words.len() == 1 => {
+                (Bytes::from(format!("STAT pid 1\r\nSTAT cmd_set {}\r\nEND\r\n", self.changes)), Effect::Read)
+            }
             b"stats" => (self.listing(), Effect::Read),
             b"mg" => (self.marked(), Effect::Read),
             b"ms" if words[1] == b"distcache:mark" => {
@@ -150,7 +159,7 @@ impl MemcachedServer {
     fn restart(&mut self, holds_others: bool) -> Vec<u64> {
         let text = "cluster c c\nshims a b\nshim b\n\r\n";
         self.mark = holds_others.then(|| Bytes::from_static(text.as_bytes()));
-        self.holds_others = holds_others;
+        (self.holds_others, self.changes) = (holds_others, 0);
         std::mem::take(&mut self.clients).into_keys().collect()
     }
 }
@@ -226,8 +235,11 @@ impl Scene for MemcachedScene {
             }
             20..50 => {
                 let address = format!("tcp:192.0.2.1:{}", world.random.between(1024, 65535));
-                let visitor = world.sites[0].server.visit(address);
-                world.sites[0].server.execute(0, visitor);
+                let changes = world.random.between(0, 3);
+                let server = &mut world.sites[0].server;
+                let visitor = server.visit(address);
+                server.execute(0, visitor);
+                (server.changes, server.foreign) = (server.changes + changes, server.foreign + changes);
                 world.own_event(VISIT, Leaves(visitor));
             }
             50..75 => world.at_site(0, |site, at| {
@@ -246,6 +258,16 @@ impl Scene for MemcachedScene {
             }
         }
         Ok(())
+    }
+
+    fn foreign_writes(world: &mut World<MemcachedScene>, count: u64) -> Result<(), String> {
+        let server = &mut world.sites[0].server;
+        server.noticed += count;
+        world.book.tally.foreign += count;
+        match server.noticed <= server.foreign {
+            true => Ok(()),
+            false => Err(format!("{} foreign writes of {} were noticed", server.noticed, server.foreign)),
+        }
     }
 
     fn end_trouble(world: &mut World<MemcachedScene>) -> Result<(), String> {

@@ -62,13 +62,15 @@ mod tests {
             sum.fences += tally.fences;
             sum.inherited += tally.inherited;
             sum.marked += tally.marked;
+            sum.foreign += tally.foreign;
         }
         let enough = sum.executed >= least.executed
             && sum.late >= least.late
             && sum.incarnations >= least.incarnations
             && sum.fences >= least.fences
             && sum.inherited >= least.inherited
-            && sum.marked >= least.marked;
+            && sum.marked >= least.marked
+            && sum.foreign >= least.foreign;
         assert!(enough || cases::alone(), "{sum:?}");
     }
 
@@ -77,7 +79,15 @@ mod tests {
         check(
             Storage::Redis,
             100,
-            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 250, inherited: 50, marked: 10 },
+            Tally {
+                executed: 25_000,
+                late: 25,
+                incarnations: 250,
+                fences: 250,
+                inherited: 50,
+                marked: 10,
+                ..Tally::default()
+            },
         );
     }
 
@@ -86,7 +96,14 @@ mod tests {
         check(
             Storage::Memcached,
             100,
-            Tally { executed: 25_000, late: 25, incarnations: 250, fences: 100, ..Tally::default() },
+            Tally {
+                executed: 25_000,
+                late: 25,
+                incarnations: 250,
+                fences: 100,
+                foreign: 5,
+                ..Tally::default()
+            },
         );
     }
 

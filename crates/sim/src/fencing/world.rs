@@ -92,6 +92,11 @@ pub(super) trait Scene: Sized {
         Ok(())
     }
 
+    /// A process says that others have made so many changes.
+    fn foreign_writes(_world: &mut World<Self>, _count: u64) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Whether what the only process serves is what it should, when all is over.
     fn check_served(_world: &World<Self>, _process: usize) -> Result<(), String> {
         Ok(())
@@ -431,6 +436,7 @@ impl<S: Scene> World<S> {
                 self.book.fenced(process, self.processes[process].server);
                 Ok(())
             }
+            StorageEvent::ForeignWrites { count, .. } => S::foreign_writes(self, count),
             _ => Ok(()),
         }
     }

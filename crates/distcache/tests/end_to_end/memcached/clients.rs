@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::cluster;
+use super::{check_alone, cluster};
 use crate::cluster::{Cluster, MemcachedServer, RedisServer, installed, python_with, shared};
 
 fn check(cluster: &Cluster, flags: &str) {
@@ -13,6 +13,7 @@ fn check(cluster: &Cluster, flags: &str) {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/memcached_clients.py");
         let output = Command::new(python).arg("-B").arg(script).args([&port, flags]).output();
         let output = output.expect("Python runs");
+        check_alone(cluster);
         assert!(output.status.success(), "{flags}: {}", String::from_utf8_lossy(&output.stderr));
     }
 }
@@ -48,6 +49,7 @@ fn libmemcacheds_conformance_tool_finds_nothing() {
     let mut command = Command::new("memccapable");
     command.args(["-h", "127.0.0.1", "-p", &cluster.router(0).port().to_string(), "-a"]);
     let output = command.output().expect("it starts");
+    check_alone(&cluster);
     let told =
         [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     assert!(output.status.success() && told.contains("All tests passed"), "{told}");

@@ -4,8 +4,8 @@
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 
-use super::cluster;
 use super::requests::{Storage, Uniques, draw};
+use super::{check_alone, cluster};
 use crate::cluster::{MemcachedClient, MemcachedServer, RedisServer, installed, shared};
 
 const CASES: u32 = 6000;
@@ -107,6 +107,7 @@ fn check(storage: Storage, urls: Vec<String>) {
             request.escape_ascii()
         );
     }
+    check_alone(&cluster);
     let stats = through.client.text("stats\r\n");
     assert!(!stats.contains("distcache_cached_hits 0\r\n"), "nothing was ever cached: {stats}");
 }

@@ -2,13 +2,16 @@
 
 mod clients;
 mod differential;
+mod foreign_writers;
 mod front;
 mod ketama;
 mod marks;
 mod requests;
 mod storage;
 
-use crate::cluster::{Cluster, Layout};
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, Layout, total, until};
 
 /// A cluster whose caches are so small that all is admitted and evicted all the time.
 fn cluster(storage: Vec<String>) -> Cluster {
@@ -19,4 +22,12 @@ fn cluster(storage: Vec<String>) -> Cluster {
         tables: "[heat]\nthreshold = 1\nhold_off_ms = 10".to_owned(),
         ..Layout::new(storage)
     })
+}
+
+/// Nothing that this cluster has done is taken for what others did. The servers are looked at more than once a second.
+fn check_alone(cluster: &Cluster) {
+    let start = Instant::now();
+    until("all servers were looked at", || (start.elapsed() >= Duration::from_secs(2)).then_some(()));
+    let status = cluster.fresh_status(|status| total(status, "shims", "requests_total") > 0);
+    assert_eq!(total(&status, "shims", "foreign_writes_total"), 0, "{status}");
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use super::cluster;
+use super::{check_alone, cluster};
 use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, UP, installed, shared, until};
 
 /// As long as a node may serve a copy that nobody invalidates.
@@ -15,7 +15,7 @@ fn check(client: &mut MemcachedClient, request: &str, expected: &str) {
 }
 
 /// Reads a key until a node has answered it.
-fn warm(client: &mut MemcachedClient, key: &str) {
+pub(super) fn warm(client: &mut MemcachedClient, key: &str) {
     let hits = |client: &mut MemcachedClient| {
         let stats = client.text("stats\r\n");
         let line = stats.lines().find_map(|line| line.strip_prefix("STAT distcache_cached_hits "));
@@ -192,6 +192,7 @@ fn what_is_read_while_others_write_can_have_happened() {
         let stored = first.text(&format!("get c{key}\r\n"));
         assert!(stored.contains(&format!("\r\n{written}\r\n")), "c{key}: {stored}, written {written}");
     }
+    check_alone(&cluster);
     let stats = first.text("stats\r\n");
     assert!(!stats.contains("distcache_cached_hits 0\r\n"), "nothing was ever cached: {stats}");
 }

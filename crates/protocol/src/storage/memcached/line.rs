@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use wire::codec::VALUE_BYTES_MAX;
 use wire::memcached::{ReplyHead, next_reply};
 
+use super::census::Changes;
 use super::question::{self, Question, Replies, Written};
 use crate::storage::{StorageEvent, Store};
 use crate::time::Time;
@@ -31,6 +32,7 @@ pub(super) struct Line {
     heard: Time,
     /// The request that follows whatever takes all items away.
     mark: Bytes,
+    changes: Changes,
 }
 
 impl Line {
@@ -38,11 +40,22 @@ impl Line {
     pub(super) fn new(now: Time, mark: Bytes, out: &mut Vec<u8>) -> Line {
         const GREETING: &[u8] = b"mn\r\n";
         out.extend_from_slice(GREETING);
-        Line { open: false, awaited: VecDeque::new(), written: GREETING.len() as u64, heard: now, mark }
+        Line {
+            open: false,
+            awaited: VecDeque::new(),
+            written: GREETING.len() as u64,
+            heard: now,
+            mark,
+            changes: Changes::default(),
+        }
     }
 
     pub(super) fn is_open(&self) -> bool {
         self.open
+    }
+
+    pub(super) fn changes(&self) -> Changes {
+        self.changes
     }
 
     pub(super) fn pending_count(&self) -> usize {
@@ -61,6 +74,7 @@ impl Line {
         match question::write(store, &self.mark, out) {
             Written::Asked(mut questions) => {
                 questions.reverse();
+                self.changes.sent += questions.iter().filter(|question| question.changes()).count() as i64;
                 let (ticket, start) = (store.ticket, self.written);
                 let replies = SmallVec::new();
                 self.awaited.push_back(Awaited { ticket, questions, replies, sent: now, start });
@@ -90,6 +104,11 @@ impl Line {
             }
             let first = self.awaited.front_mut().ok_or_else(odd)?;
             let question = first.questions.pop().ok_or_else(odd)?;
+            if question.changes() {
+                let has_changed = question.has_changed(&text);
+                self.changes.done += i64::from(has_changed);
+                self.changes.sent -= i64::from(!has_changed);
+            }
             first.replies.extend(question::read(question, head, &text).map_err(|()| odd())?);
             if first.questions.is_empty() {
                 let replies = std::mem::take(&mut first.replies);

@@ -4,6 +4,7 @@
 //! means a new one, with other data and another fence. The first is open before it looks who else is there, so that
 //! whoever comes later sees both.
 
+mod census;
 mod fence;
 mod line;
 mod mark;
@@ -26,6 +27,7 @@ use super::{MarkedPart, NoteLevel, StorageEvent, StorageTraits, Store};
 use crate::awake::Awake;
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::time::Time;
+use census::{Census, Changes};
 use fence::{Addresses, Fence, Listing};
 use line::Line;
 use mark::ItemMark;
@@ -33,8 +35,8 @@ pub use mark::MARK_QUESTION;
 
 /// How often the list of connections is asked for while somebody is waited for.
 const LIST: Duration = Duration::from_millis(20);
-/// A sign of life in between, for servers that close idle connections.
-const IDLE: Duration = Duration::from_secs(1);
+/// A look at the server in between, so that what others change is noticed within a second.
+const LOOK: Duration = Duration::from_millis(800);
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
 /// Who waits for this long comes again after all others: of two that wait for each other one must go on.
 const PATIENCE_US: std::ops::Range<u64> = 1_000_000..3_000_000;
@@ -79,8 +81,10 @@ enum Asked {
     Life,
     /// Whose keys the server holds.
     Mark,
-    /// That it holds this shim's from now on.
-    Marking,
+    /// The mark is written, and what the server has counted asked for.
+    Look,
+    /// Who else is there, as somebody has changed something.
+    Others,
 }
 
 /// How far the mark of a server is.
@@ -114,6 +118,9 @@ pub struct Memcached {
     line: Option<(ConnectionId, Line)>,
     fence: Fence,
     mark: ItemMark,
+    census: Census,
+    /// Others have changed something, and who they are is still to be asked.
+    seeks_others: bool,
     incarnation: u64,
     not_before: Time,
     awake: Awake,
@@ -180,6 +187,8 @@ impl Memcached {
             watch: None,
             line: None,
             fence: Fence::default(),
+            census: Census::default(),
+            seeks_others: false,
             mark: ItemMark::new(settings.part.clone(), settings.adopts),
             incarnation: 0,
             not_before: Time(0),
@@ -268,11 +277,27 @@ impl Memcached {
                 (watch.asked, watch.marked) = (Asked::Nothing, Marked::Fits);
                 self.mark.found(head, text).inspect_err(|reason| self.health.refuse(reason))?;
             }
-            (Asked::Marking, ReplyHead::Status | ReplyHead::Error) => {
-                (watch.asked, watch.marked) = (Asked::Nothing, Marked::Written);
+            (Asked::Look, ReplyHead::Status | ReplyHead::Error) => {
+                self.census.changed();
                 if let Some(warning) = self.mark.written(head, text) {
                     self.health.note(NoteLevel::Warning, &warning, step.events);
                 }
+            }
+            (Asked::Look, ReplyHead::Stat) => self.census.hear(text),
+            (Asked::Look, ReplyHead::End) => {
+                (watch.asked, watch.marked) = (Asked::Nothing, Marked::Written);
+                let count = self.census.close(changes_of(self.line.as_ref()), self.fence.is_clear());
+                if count > 0 {
+                    self.seeks_others = true;
+                    step.events.push(StorageEvent::ForeignWrites { count, connections: Vec::new() });
+                }
+            }
+            (Asked::Others, head) => {
+                let Some(present) = watch.listing.line(head, text)? else { return Ok(()) };
+                watch.asked = Asked::Nothing;
+                let own = self.own_addresses(step);
+                let connections = present.difference(&own).cloned().collect();
+                step.events.push(StorageEvent::ForeignWrites { count: 0, connections });
             }
             _ => return Err(format!("an answer that fits no question: {}", text.escape_ascii())),
         }
@@ -286,9 +311,11 @@ impl Memcached {
         proves: bool,
         present: &Addresses,
     ) -> Result<(), String> {
+        let own = match proves {
+            true => self.own_addresses(step),
+            false => self.watch.iter().flat_map(|watch| watch.own.clone()).collect(),
+        };
         let Some(watch) = &mut self.watch else { return Ok(()) };
-        let line = self.line.as_ref().filter(|_| proves).and_then(|(id, _)| step.network.own_address(*id));
-        let own: Addresses = watch.own.iter().cloned().chain(line.map(|own| own.to_string())).collect();
         let begun = self.fence.begun();
         if let Err(reason) = self.fence.listed(&own, present) {
             self.health.refuse(&reason);
@@ -308,6 +335,13 @@ impl Memcached {
             self.tell_of_waiting(step);
         }
         Ok(())
+    }
+
+    /// This end's addresses.
+    fn own_addresses(&self, step: &StorageStep<'_>) -> Addresses {
+        let line = self.line.as_ref().and_then(|(id, _)| step.network.own_address(*id));
+        let watch = self.watch.iter().flat_map(|watch| watch.own.clone());
+        watch.chain(line.map(|own| own.to_string())).collect()
     }
 
     fn tell_of_waiting(&mut self, step: &mut StorageStep<'_>) {
@@ -357,7 +391,8 @@ impl Memcached {
             step.network.close(watch.connection);
         }
         self.fence.restart();
-        self.owes_fence = false;
+        (self.owes_fence, self.seeks_others) = (false, false);
+        self.census = Census::default();
     }
 
     fn lose_line(&mut self, step: &mut StorageStep<'_>) {
@@ -365,6 +400,7 @@ impl Memcached {
         let (unwritten, own) =
             (step.network.unwritten_bytes(connection), step.network.own_address(connection));
         step.network.close(connection);
+        self.census.lose(line.changes());
         if line.lose(unwritten, step.events)
             && let Some(own) = own
         {
@@ -373,6 +409,10 @@ impl Memcached {
         }
         if let Some(watch) = &mut self.watch {
             watch.proven = false;
+            if watch.marked == Marked::Written {
+                // The counters are looked at before the next one is used.
+                watch.marked = Marked::Fits;
+            }
             if let Asked::Connections { proves } = &mut watch.asked {
                 *proves = false;
             }
@@ -430,16 +470,23 @@ impl Memcached {
             }
             Some(_) if is_open && !self.health.is_up() => match watch.marked {
                 Marked::Unknown => watch.ask(step.network, step.now, Asked::Mark),
-                Marked::Fits => watch.ask(step.network, step.now, Asked::Marking),
+                Marked::Fits => self.look(step),
                 Marked::Written => self.rise(step),
             },
-            // As good a sign of life, and the item may have been evicted.
-            _ if rested >= IDLE && watch.marked == Marked::Written => {
-                watch.ask(step.network, step.now, Asked::Marking);
+            _ if std::mem::take(&mut self.seeks_others) => {
+                watch.ask(step.network, step.now, Asked::Others);
             }
-            _ if rested >= IDLE => watch.ask(step.network, step.now, Asked::Life),
+            // A sign of life, too, and the mark may have been evicted.
+            Some(_) if rested >= LOOK && watch.marked == Marked::Written => self.look(step),
+            _ if rested >= LOOK => watch.ask(step.network, step.now, Asked::Life),
             _ => {}
         }
+    }
+
+    fn look(&mut self, step: &mut StorageStep<'_>) {
+        let Some(watch) = &mut self.watch else { return };
+        watch.ask(step.network, step.now, Asked::Look);
+        self.census.ask(changes_of(self.line.as_ref()));
     }
 
     fn dial_line(&mut self, step: &mut StorageStep<'_>) {
@@ -461,6 +508,10 @@ impl Memcached {
     }
 }
 
+fn changes_of(line: Option<&(ConnectionId, Line)>) -> Changes {
+    line.map(|(_, line)| line.changes()).unwrap_or_default()
+}
+
 impl Watch {
     fn new(connection: ConnectionId, now: Time, patience_until: Time, marking: Bytes) -> Watch {
         Watch {
@@ -478,14 +529,15 @@ impl Watch {
     }
 
     fn ask(&mut self, network: &mut dyn Network, now: Time, asked: Asked) {
-        let question: &[u8] = match asked {
+        let question: &[&[u8]] = match asked {
             Asked::Nothing => return,
-            Asked::Connections { .. } => b"stats conns\r\n",
-            Asked::Life => b"mn\r\n",
-            Asked::Mark => MARK_QUESTION.as_bytes(),
-            Asked::Marking => &self.marking,
+            Asked::Connections { .. } | Asked::Others => &[b"stats conns\r\n"],
+            Asked::Life => &[b"mn\r\n"],
+            Asked::Mark => &[MARK_QUESTION.as_bytes()],
+            Asked::Look => &[&self.marking, b"stats\r\n"],
         };
-        network.out(self.connection).extend_from_slice(question);
+        let out = network.out(self.connection);
+        question.iter().for_each(|part| out.extend_from_slice(part));
         (self.asked, self.asked_at, self.has_asked) = (asked, now, true);
         self.listing = Listing::default();
     }

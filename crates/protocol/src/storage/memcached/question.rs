@@ -24,7 +24,24 @@ pub(super) enum Question {
     Flush,
     /// The mark behind it, of which the command knows nothing.
     Mark,
+    /// What may set an item, and counts as that whatever is answered.
+    Set,
+    /// What changes an item that is there.
+    Change,
     Native,
+}
+
+impl Question {
+    /// Whether the server may count a change for it.
+    pub(super) fn changes(self) -> bool {
+        matches!(self, Question::Flush | Question::Mark | Question::Set | Question::Change)
+    }
+
+    /// Whether the server may have counted a change, now that it has answered this.
+    pub(super) fn has_changed(self, text: &[u8]) -> bool {
+        let missed = text.starts_with(b"EN") || text.starts_with(b"NF");
+        self.changes() && !(self == Question::Change && missed)
+    }
 }
 
 /// The replies to a command; a fill has two.
@@ -93,13 +110,18 @@ fn write_one(command: &Command, out: &mut Vec<u8>) -> Result<Question, &'static 
             out.extend_from_slice(b"flush_all\r\n");
             Ok(Question::Flush)
         }
-        b".MG" | b".MGT" => write_line("mg", key, None, &flags, out).map(|()| Question::Native),
-        b".MD" => write_line("md", key, None, &flags, out).map(|()| Question::Native),
-        b".MA" => write_line("ma", key, None, &flags, out).map(|()| Question::Native),
+        b".MG" | b".MGT" => {
+            // It touches the item, or makes one.
+            let changes = flags.iter().any(|flag| matches!(flag.first(), Some(b'T' | b'N')));
+            let question = if changes { Question::Change } else { Question::Native };
+            write_line("mg", key, None, &flags, out).map(|()| question)
+        }
+        b".MD" => write_line("md", key, None, &flags, out).map(|()| Question::Change),
+        b".MA" => write_line("ma", key, None, &flags, out).map(|()| Question::Change),
         b".ME" => write_line("me", key, None, &[], out).map(|()| Question::Native),
         b".MS" => {
             let (value, flags) = flags.split_first().ok_or("a value is missing")?;
-            write_line("ms", key, Some(value), flags, out).map(|()| Question::Native)
+            write_line("ms", key, Some(value), flags, out).map(|()| Question::Set)
         }
         _ => Err("memcached storage knows no such command"),
     }
@@ -170,7 +192,9 @@ pub(super) fn read(question: Question, head: ReplyHead, text: &Bytes) -> Result<
         (Question::Fill, ReplyHead::Value | ReplyHead::Status) => {
             Ok(SmallVec::from_buf([remaining(found, text), value(found, text)]))
         }
-        (Question::Native, ReplyHead::Value | ReplyHead::Status) => Ok(SmallVec::from_elem(bulk(text), 1)),
+        (Question::Native | Question::Set | Question::Change, ReplyHead::Value | ReplyHead::Status) => {
+            Ok(SmallVec::from_elem(bulk(text), 1))
+        }
         _ => Err(()),
     }
 }

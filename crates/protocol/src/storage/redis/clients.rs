@@ -15,9 +15,10 @@ pub const QUESTION: &[&str] = &["CLIENT", "LIST", "TYPE", "normal"];
 const WRITTEN_MAX: Duration = Duration::from_secs(60);
 
 /// A connection to storage that is none of DistCache's.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ForeignConnection {
     pub address: String,
+    /// Empty where storage knows no users, nor what it was asked last.
     pub user: String,
     /// As CLIENT SETNAME has it; may be empty.
     pub name: String,
@@ -39,6 +40,9 @@ impl ForeignConnection {
 impl fmt::Display for ForeignConnection {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ForeignConnection { address, user, name, command } = self;
+        if user.is_empty() {
+            return formatter.write_str(address);
+        }
         write!(formatter, "{address} (user {user}")?;
         if !name.is_empty() {
             write!(formatter, ", name {name}")?;
