@@ -3,7 +3,8 @@
 //!
 //! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
 //! a configuration of the model, `sim::fencing` and the first word of its test, `sim::runs` and the first words of its
-//! test in `crates/sim/tests/runs.rs`, or `protocol::near` and those of one in `crates/protocol/tests/near.rs`.
+//! test in `crates/sim/tests/runs.rs`, or `protocol::` with the name of a program in `crates/protocol/tests` and the first words of
+//! its test.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,7 +22,7 @@ const RULE: &str = "Rule: ";
 const CAUGHT_BY: &str = "Caught by: ";
 const FENCING: &str = "sim::fencing ";
 const RUNS: &str = "sim::runs ";
-const NEAR: &str = "protocol::near ";
+const PROTOCOL: &str = "protocol::";
 /// Per configuration: a rule that is missing shows long before.
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
@@ -41,8 +42,15 @@ enum Catcher {
     /// The configuration with this name.
     Model(String),
     Simulator(SimulatorTest),
-    /// A test of routers with near copies before a shim.
-    Near(String),
+    Protocol(ProtocolTest),
+}
+
+/// Tests of the machines without a network whose names begin so.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct ProtocolTest {
+    /// In `crates/protocol/tests`.
+    program: String,
+    begins: String,
 }
 
 /// Tests of the simulator whose names begin so.
@@ -123,7 +131,7 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Model(config) => Some(config.as_str()),
-                Catcher::Simulator(_) | Catcher::Near(_) => None,
+                Catcher::Simulator(_) | Catcher::Protocol(_) => None,
             })
             .collect();
         let mut clean = Vec::new();
@@ -134,14 +142,21 @@ impl Bench {
             .iter()
             .filter_map(|mutant| match &mutant.catcher {
                 Catcher::Simulator(test) => Some(test),
-                Catcher::Model(_) | Catcher::Near(_) => None,
+                Catcher::Model(_) | Catcher::Protocol(_) => None,
             })
             .collect();
         for test in tests {
             clean.push(self.simulate(test)?);
         }
-        if chosen.iter().any(|mutant| matches!(mutant.catcher, Catcher::Near(_))) {
-            clean.push(self.near("")?);
+        let tests: BTreeSet<&ProtocolTest> = chosen
+            .iter()
+            .filter_map(|mutant| match &mutant.catcher {
+                Catcher::Protocol(test) => Some(test),
+                Catcher::Model(_) | Catcher::Simulator(_) => None,
+            })
+            .collect();
+        for test in tests {
+            clean.push(self.play(test)?);
         }
         match clean.iter().find(|output| !output.status.success()) {
             Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),
@@ -154,7 +169,7 @@ impl Bench {
         let caught = match &mutant.catcher {
             Catcher::Model(config) => self.catch_by_model(config),
             Catcher::Simulator(test) => self.catch_by_simulator(test),
-            Catcher::Near(test) => self.catch_by_near(test),
+            Catcher::Protocol(test) => self.catch_by_protocol(test),
         };
         self.garden.revert(&mutant.patch)?;
         caught
@@ -205,22 +220,30 @@ impl Bench {
         Ok(Some(Caught { by: test.to_string(), way, property, taken: began.elapsed() }))
     }
 
-    fn catch_by_near(&self, test: &str) -> anyhow::Result<Option<Caught>> {
+    fn catch_by_protocol(&self, test: &ProtocolTest) -> anyhow::Result<Option<Caught>> {
         let began = Instant::now();
-        let output = self.near(test)?;
+        let output = self.play(test)?;
         if output.status.success() {
             return Ok(None);
         }
         let printed = text(&output);
         let mut lines = printed.lines().skip_while(|line| !line.contains("panicked at")).skip(1);
         let Some(property) = lines.next() else { bail!("it fails without a test that fails:\n{printed}") };
-        let (by, way, property) = (format!("{NEAR}{test}"), "a test".to_owned(), property.to_owned());
-        Ok(Some(Caught { by, way, property, taken: began.elapsed() }))
+        let by = format!("{PROTOCOL}{}", test.program);
+        Ok(Some(Caught {
+            by,
+            way: test.begins.clone(),
+            property: property.to_owned(),
+            taken: began.elapsed(),
+        }))
     }
 
-    fn near(&self, test: &str) -> anyhow::Result<Output> {
+    fn play(&self, test: &ProtocolTest) -> anyhow::Result<Output> {
         let mut command = self.tests_of("protocol");
-        command.args(["--test=near", "--", test]).output().context("starting cargo")
+        command
+            .args([&format!("--test={}", test.program), "--", &test.begins])
+            .output()
+            .context("starting cargo")
     }
 
     fn simulate(&self, test: &SimulatorTest) -> anyhow::Result<Output> {
@@ -272,8 +295,10 @@ fn listed(root: &Path) -> anyhow::Result<Vec<Mutant>> {
             Catcher::Simulator(SimulatorTest::Fencing(world.to_owned()))
         } else if let Some(test) = caught_by.strip_prefix(RUNS) {
             Catcher::Simulator(SimulatorTest::Runs(test.to_owned()))
-        } else if let Some(test) = caught_by.strip_prefix(NEAR) {
-            Catcher::Near(test.to_owned())
+        } else if let Some((program, begins)) =
+            caught_by.strip_prefix(PROTOCOL).and_then(|test| test.split_once(' '))
+        {
+            Catcher::Protocol(ProtocolTest { program: program.to_owned(), begins: begins.to_owned() })
         } else {
             Catcher::Model(caught_by)
         };
