@@ -132,6 +132,7 @@ scripts! {
     strict_change_while_storage_is_asked
     strict_changes_that_are_only_counted
     strict_echo_expected_in_vain
+    strict_echo_that_never_comes
     strict_expiry_is_not_foreign
     strict_flush_by_others
     strict_connections_that_write
