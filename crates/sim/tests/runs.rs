@@ -222,7 +222,7 @@ fn a_write_that_nobody_vouches_for_binds_no_later_read() {
 /// Others write to storage although mode strict rules that out: shims notice, and no copy outlives what they change for long.
 #[test]
 fn foreign_writers_are_noticed() {
-    let seeds = [23, 38, 43, 84, 98, 117, 122, 173, 213, 226, 261, 264, 294];
+    let seeds = [23, 38, 43, 84, 98, 117, 122, 173, 213, 226, 261, 264, 294, 1107, 2379];
     let reports = seeds.map(|seed| run(seed, 40, FaultSet::ALL));
     let sum = |name| reports.iter().map(|report| report.counts[name]).sum::<u64>();
     assert!(sum("outside_writes") > 1000 && sum("foreign_writes") > 1000, "{reports:?}");
