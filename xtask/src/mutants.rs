@@ -38,6 +38,7 @@ struct Mutant {
     patch: PathBuf,
 }
 
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Catcher {
     /// The configuration with this name.
     Model(String),
@@ -46,7 +47,7 @@ enum Catcher {
 }
 
 /// Tests of the machines without a network whose names begin so.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct ProtocolTest {
     /// In `crates/protocol/tests`.
     program: String,
@@ -138,25 +139,13 @@ impl Bench {
         if !configs.is_empty() {
             clean.push(self.explore(&configs.join(","))?);
         }
-        let tests: BTreeSet<&SimulatorTest> = chosen
-            .iter()
-            .filter_map(|mutant| match &mutant.catcher {
-                Catcher::Simulator(test) => Some(test),
-                Catcher::Model(_) | Catcher::Protocol(_) => None,
-            })
-            .collect();
-        for test in tests {
-            clean.push(self.simulate(test)?);
-        }
-        let tests: BTreeSet<&ProtocolTest> = chosen
-            .iter()
-            .filter_map(|mutant| match &mutant.catcher {
-                Catcher::Protocol(test) => Some(test),
-                Catcher::Model(_) | Catcher::Simulator(_) => None,
-            })
-            .collect();
-        for test in tests {
-            clean.push(self.play(test)?);
+        let catchers: BTreeSet<&Catcher> = chosen.iter().map(|mutant| &mutant.catcher).collect();
+        for catcher in catchers {
+            match catcher {
+                Catcher::Model(_) => {}
+                Catcher::Simulator(test) => clean.push(self.simulate(test)?),
+                Catcher::Protocol(test) => clean.push(self.play(test)?),
+            }
         }
         match clean.iter().find(|output| !output.status.success()) {
             Some(failed) => bail!("without any mutant it fails:\n{}", text(failed)),

@@ -110,7 +110,7 @@ fn nothing_is_cached_beside_them_if_they_are_refused() {
 const REFUSE: &str = "[security]\nforeign_writers = \"refuse\"\n";
 
 /// What `distcache status` prints for people.
-fn report(cluster: &Cluster) -> String {
+pub(crate) fn report(cluster: &Cluster) -> String {
     let url = format!("http://{}", cluster.layout.controller);
     let output = distcache().args(["status", "--controller", &url]).output().expect("status runs");
     String::from_utf8(output.stdout).expect("text")

@@ -1,17 +1,9 @@
 //! Others who write to a memcached that only DistCache is to write to. Not what they write.
 
 use super::storage::warm;
-use super::{check_alone, cluster};
-use crate::cluster::{
-    Cluster, Layout, MemcachedClient, MemcachedServer, distcache, installed, shared, total, until,
-};
-
-/// What `distcache status` prints for people.
-fn report(cluster: &Cluster) -> String {
-    let url = format!("http://{}", cluster.layout.controller);
-    let output = distcache().args(["status", "--controller", &url]).output().expect("status runs");
-    String::from_utf8(output.stdout).expect("text")
-}
+use super::{check_alone, set, single};
+use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, installed, shared, total, until};
+use crate::foreign_writers::report;
 
 #[test]
 fn copies_follow_them_and_they_are_named() {
@@ -19,10 +11,8 @@ fn copies_follow_them_and_they_are_named() {
         return;
     }
     let _machine = shared();
-    let server = MemcachedServer::start();
-    let cluster = cluster(vec![server.url()]);
-    let mut client = MemcachedClient::connect(cluster.router(0));
-    until("a write is taken", || (client.text("set k 0 0 1\r\n0\r\n") == "STORED\r\n").then_some(()));
+    let (server, cluster, mut client) = single();
+    set(&mut client, "k", "0");
     check_alone(&cluster);
     let mut outsider = server.connect();
     let requests =
@@ -63,7 +53,7 @@ fn nothing_is_cached_beside_them_if_they_are_refused() {
         ..Layout::new(vec![server.url()])
     });
     let mut client = MemcachedClient::connect(cluster.router(0));
-    until("a write is taken", || (client.text("set k 0 0 1\r\n0\r\n") == "STORED\r\n").then_some(()));
+    set(&mut client, "k", "0");
     warm(&mut client, "k");
     let mut outsider = server.connect();
     outsider.text("set k 0 0 1\r\n1\r\n");

@@ -1,6 +1,6 @@
 //! A memcached says whose keys it holds: items are found again in the next life of the cluster, or the server is refused.
 
-use super::cluster;
+use super::{cluster, set, single};
 use crate::cluster::{Cluster, MemcachedClient, MemcachedServer, UP, distcache, installed, shared, until};
 
 const KEYS: usize = 40;
@@ -9,12 +9,6 @@ const MARK: &str = "mg distcache:mark\r\n";
 
 /// A file from the first one and the addresses of three servers, of which that names two.
 type OtherFile = fn(&str, [&str; 3]) -> String;
-
-fn set(client: &mut MemcachedClient, key: &str) {
-    until("a write is taken", || {
-        (client.text(&format!("set {key} 0 0 1\r\nv\r\n")) == "STORED\r\n").then_some(())
-    });
-}
 
 /// What `distcache up` says of a file that it does not serve, and `distcache doctor`.
 fn refusal(cluster: &Cluster, toml: &str) -> (String, String) {
@@ -58,7 +52,7 @@ fn check(placement: &str, others: &[(OtherFile, Option<&str>)]) {
     cluster.start(UP);
     let mut client = MemcachedClient::connect(cluster.router(0));
     for number in 0..KEYS {
-        set(&mut client, &format!("key-{number}"));
+        set(&mut client, &format!("key-{number}"), "v");
     }
     cluster.kill(UP);
     for (other, words) in others {
@@ -80,7 +74,7 @@ fn check(placement: &str, others: &[(OtherFile, Option<&str>)]) {
     }
     std::fs::write(&cluster.config, others[0].0(&toml, urls)).expect("written");
     cluster.start(UP);
-    set(&mut MemcachedClient::connect(cluster.router(0)), "key-0");
+    set(&mut MemcachedClient::connect(cluster.router(0)), "key-0", "v");
 }
 
 fn swapped(toml: &str, [first, second, _]: [&str; 3]) -> String {
@@ -140,10 +134,8 @@ fn a_mark_comes_again_and_is_nobody_s_to_change() {
         return;
     }
     let _machine = shared();
-    let server = MemcachedServer::start();
-    let cluster = cluster(vec![server.url()]);
-    let mut client = MemcachedClient::connect(cluster.router(0));
-    set(&mut client, "k");
+    let (server, _cluster, mut client) = single();
+    set(&mut client, "k", "v");
     let mut operator = server.connect();
     assert_eq!(operator.text(MARK), "HD\r\n");
     for request in
@@ -159,5 +151,5 @@ fn a_mark_comes_again_and_is_nobody_s_to_change() {
     // As if it were evicted.
     assert_eq!(operator.text("md distcache:mark\r\n"), "HD\r\n");
     until("it is written again", || (operator.text(MARK) == "HD\r\n").then_some(()));
-    set(&mut client, "k");
+    set(&mut client, "k", "v");
 }

@@ -11,7 +11,7 @@ mod storage;
 
 use std::time::{Duration, Instant};
 
-use crate::cluster::{Cluster, Layout, total, until};
+use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, total, until};
 
 /// A cluster whose caches are so small that all is admitted and evicted all the time.
 fn cluster(storage: Vec<String>) -> Cluster {
@@ -22,6 +22,20 @@ fn cluster(storage: Vec<String>) -> Cluster {
         tables: "[heat]\nthreshold = 1\nhold_off_ms = 10".to_owned(),
         ..Layout::new(storage)
     })
+}
+
+/// A cluster before one server, and a client of it.
+fn single() -> (MemcachedServer, Cluster, MemcachedClient) {
+    let server = MemcachedServer::start();
+    let cluster = cluster(vec![server.url()]);
+    let client = MemcachedClient::connect(cluster.router(0));
+    (server, cluster, client)
+}
+
+/// Sets a key to one byte, as soon as writes are taken.
+fn set(client: &mut MemcachedClient, key: &str, value: &str) {
+    let request = format!("set {key} 0 0 1\r\n{value}\r\n");
+    until("a write is taken", || (client.text(&request) == "STORED\r\n").then_some(()));
 }
 
 /// Nothing that this cluster has done is taken for what others did. The servers are looked at more than once a second.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use super::{check_alone, cluster};
+use super::{check_alone, set, single};
 use crate::cluster::{Cluster, Layout, MemcachedClient, MemcachedServer, UP, installed, shared, until};
 
 /// As long as a node may serve a copy that nobody invalidates.
@@ -34,9 +34,7 @@ fn a_cached_item_keeps_its_flags_and_its_unique() {
         return;
     }
     let _machine = shared();
-    let server = MemcachedServer::start();
-    let cluster = cluster(vec![server.url()]);
-    let mut client = MemcachedClient::connect(cluster.router(0));
+    let (server, _cluster, mut client) = single();
     check(&mut client, "set k 30 0 5\r\nhello\r\n", "STORED\r\n");
     warm(&mut client, "k");
     let stored = server.connect().text("gets k\r\n");
@@ -55,9 +53,7 @@ fn of_all_who_read_a_stale_item_one_is_told_to_make_it_anew() {
         return;
     }
     let _machine = shared();
-    let server = MemcachedServer::start();
-    let cluster = cluster(vec![server.url()]);
-    let mut client = MemcachedClient::connect(cluster.router(0));
+    let (_server, _cluster, mut client) = single();
     for round in 0..20 {
         check(&mut client, "set k 0 0 1\r\nx\r\n", "STORED\r\n");
         warm(&mut client, "k");
@@ -75,9 +71,7 @@ fn a_server_that_starts_again_has_lost_its_items_and_so_has_the_cache() {
         return;
     }
     let _machine = shared();
-    let mut server = MemcachedServer::start();
-    let cluster = cluster(vec![server.url()]);
-    let mut client = MemcachedClient::connect(cluster.router(0));
+    let (mut server, _cluster, mut client) = single();
     for round in 0..3 {
         check(&mut client, "set k 0 0 5\r\nhello\r\n", "STORED\r\n");
         warm(&mut client, "k");
@@ -93,7 +87,7 @@ fn a_server_that_starts_again_has_lost_its_items_and_so_has_the_cache() {
         while Instant::now() < end {
             check(&mut client, "get k\r\n", "END\r\n");
         }
-        until("writes are taken", || (client.text("set k 0 0 1\r\nx\r\n") == "STORED\r\n").then_some(()));
+        set(&mut client, "k", "x");
     }
 }
 
