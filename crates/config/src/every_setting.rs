@@ -39,7 +39,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 41] = [
+const VALUES: [(&str, &str, &str); 42] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -54,6 +54,7 @@ const VALUES: [(&str, &str, &str); 41] = [
     ("[limits]", "command_bytes_max", "\"1MiB\""),
     ("[limits]", "transaction_bytes_max", "\"1MiB\""),
     ("[limits]", "client_buffers_bytes_max", "\"1MiB\""),
+    ("[limits]", "unread_replies_bytes_max", "\"1MiB\""),
     ("[heat]", "rows", "3"),
     ("[heat]", "filter_rows", "2"),
     ("[heat]", "hysteresis", "2.0"),

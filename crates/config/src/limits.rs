@@ -50,6 +50,8 @@ pub struct Limits {
     authentication_ms_max: u64 = 60_000, 0 => A_DAY_MS, NEVER;
     /// Keys that clients of one router track, and those of one shim that routers do; the oldest are forgotten.
     tracking_keys_max: usize = ShimConfig::default().tracked_max, 0 => 1 << 30, MEMORY;
+    /// Replies that another member has not taken from one link; beyond it large ones are dropped, and reads answered elsewhere.
+    unread_replies_bytes_max: ByteSize = memory::for_unread_replies(), 1 << 20 => 1u64 << 40, MEMORY;
     /// Authentication of a connection between members takes no longer than this.
     handshake_ms_max: u64 = 5_000, 100 => HOUR_MS, BUSY;
     /// Clients of one router that may be in their TLS handshake; one more, and the oldest gives way.
@@ -60,6 +62,8 @@ pub struct Limits {
     key_queue_max: usize = ShimSettings::default().key_queue_max, 1 => 1 << 24, MEMORY;
     /// Blocking commands that run at one shim, each on a storage connection of its own.
     blocking_max: usize = ShimConfig::default().blocking_max, 0 => 65_535, "each is a connection to the storage server";
+    /// Large replies under way at one shim, each on a storage connection of its own and with a MiB in memory.
+    large_replies_max: usize = memory::for_large_replies(), 1 => 65_535, "each is a connection to the storage server";
     /// Reads that wait for fills at one node.
     node_queue_max: usize = NodeSettings::default().forwarded_max, 1 => 1 << 24, MEMORY;
     /// Views cached of one key.

@@ -1,4 +1,4 @@
-//! What part of the memory that this process may have its clients get, unless the file says so. It takes none.
+//! What part of the memory that this process may have its clients, their large replies and its links get, unless the file says so. It takes none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,37 @@ use std::sync::OnceLock;
 use super::ByteSize;
 
 /// More is of no use to clients that read their replies.
-const CLIENTS_MAX: u64 = 1 << 30;
-const CLIENTS_MIN: u64 = 1 << 20;
+const CLIENTS_MIB_MAX: u64 = 1024;
+/// More would only be more connections to storage.
+const LARGE_REPLIES_MAX: u64 = 128;
+/// A member with more unread is better asked elsewhere.
+const UNREAD_MIB_MAX: u64 = 64;
 /// Buffers are moved when they grow, copies and tables take the rest.
-const CLIENTS_PART: u64 = 8;
+const PART: u64 = 8;
 
 /// The default of `client_buffers_bytes_max`: a whole number of MiB.
 pub(super) fn for_clients() -> ByteSize {
-    static CLIENTS: OnceLock<u64> = OnceLock::new();
-    ByteSize(*CLIENTS.get_or_init(|| part(limits(Path::new("/")).min())))
+    ByteSize(part_mib().min(CLIENTS_MIB_MAX) << 20)
+}
+
+/// The default of `large_replies_max`. Each has a MiB on its way.
+pub(super) fn for_large_replies() -> usize {
+    part_mib().min(LARGE_REPLIES_MAX) as usize
+}
+
+/// The default of `unread_replies_bytes_max`.
+pub(super) fn for_unread_replies() -> ByteSize {
+    ByteSize(part_mib().min(UNREAD_MIB_MAX) << 20)
+}
+
+/// What one kind of buffers may take, at least one MiB.
+fn part_mib() -> u64 {
+    static PART_MIB: OnceLock<u64> = OnceLock::new();
+    *PART_MIB.get_or_init(|| part(limits(Path::new("/")).min()))
 }
 
 fn part(limit: Option<u64>) -> u64 {
-    let part = limit.map_or(CLIENTS_MAX, |limit| limit / CLIENTS_PART);
-    (part >> 20 << 20).clamp(CLIENTS_MIN, CLIENTS_MAX)
+    limit.map_or(u64::MAX, |limit| ((limit / PART) >> 20).max(1))
 }
 
 /// What the process may have at most, by whoever says so below `root`.
@@ -73,9 +90,10 @@ mod tests {
 
     #[test]
     fn clients_get_a_part_of_what_there_is() {
-        let mib = |bytes: u64| part(Some(bytes << 20)) >> 20;
-        assert_eq!([mib(4), mib(256), mib(1000), mib(1 << 20)], [1, 32, 125, 1024]);
-        assert_eq!(part(None), CLIENTS_MAX);
+        let mib = |limit_mib: u64| part(Some(limit_mib << 20));
+        assert_eq!([mib(4), mib(256), mib(1000), mib(1 << 20)], [1, 32, 125, 1 << 17]);
+        assert_eq!(part(None), u64::MAX);
+        assert!((1..=1 << 30).contains(&for_clients().0) && (1..=128).contains(&for_large_replies()));
         let limits = "Limit  Soft Limit  Hard Limit  Units\nMax data size  unlimited  unlimited  bytes\n\
                       Max address space  536870912  unlimited  bytes\n";
         let found = ["Max address space", "Max data size", "Max nothing"].map(|name| limit(limits, name));

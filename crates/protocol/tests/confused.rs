@@ -89,6 +89,7 @@ fn shim_config(random: &mut SmallRng, seed: u64) -> ShimConfig {
         lease: LEASE,
         lease_limits: LeaseLimits::default(),
         blocking_max: 10,
+        large_replies_max: if small { 1 } else { 128 },
         early_value_bytes_max: if small { 0 } else { 1 << 16 },
         cache_expiring_hashes: false,
         tracked_max: 1000,

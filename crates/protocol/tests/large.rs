@@ -10,7 +10,7 @@ use bytes::Bytes;
 use protocol::coherence::lease::EarlierIncarnations;
 use protocol::placement::Placement;
 use protocol::requests::{Overload, RequestLimits};
-use protocol::shim::{Effect, Input, Shim, TRANSFERS_MAX};
+use protocol::shim::{Effect, Input, Shim, ShimConfig};
 use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits};
 use protocol::time::Time;
 use wire::message::{Cancel, Credit, Execute, Read};
@@ -162,7 +162,7 @@ impl World {
     /// With as many large replies begun as there may be, and the ticket of the first.
     fn full() -> (World, u64) {
         let (mut world, first) = World::known();
-        for request in 2..=TRANSFERS_MAX as u64 {
+        for request in 2..=ShimConfig::default().large_replies_max as u64 {
             world.get(request);
             let own = world.asked();
             world.large(own);

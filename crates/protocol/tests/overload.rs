@@ -75,6 +75,7 @@ impl World {
             lease: TERMS,
             lease_limits: LeaseLimits::default(),
             blocking_max: 10,
+            large_replies_max: 128,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             tracked_max: 1000,

@@ -221,7 +221,9 @@ fn start<R: Role>(
 /// Links of `own` to the members that will be dialled, without TLS as yet.
 pub fn peers(own: Peer, config: &Config) -> Peers {
     let identity = MemberIdentity { peer: own, secret: *config.secret(), agreement: config.agreement() };
-    Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max))
+    let mut peers = Peers::new(identity, Duration::from_millis(config.limits.handshake_ms_max));
+    peers.limit_unread(config.limits.unread_replies_bytes_max.0 as usize);
+    peers
 }
 
 /// A role with what its process tells it.

@@ -77,6 +77,7 @@ fn machine_config(config: &Config, shim: ShimId) -> ShimConfig {
         id: shim,
         lease: config.cluster.lease_terms(),
         blocking_max: config.limits.blocking_max,
+        large_replies_max: config.limits.large_replies_max,
         cache_expiring_hashes: config.cluster.cache_expiring_hashes,
         tracked_max: config.limits.tracking_keys_max,
         bounded: config.cluster.bounded().map(|(staleness, age)| Bounded { staleness, age }),

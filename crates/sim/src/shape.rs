@@ -334,6 +334,7 @@ impl Shape {
             lease: self.terms_of_life(seed),
             lease_limits: self.lease_limits(),
             blocking_max: 10,
+            large_replies_max: 128,
             early_value_bytes_max: self.early_value_bytes_max,
             cache_expiring_hashes: false,
             tracked_max: self.tracked_max,

@@ -26,8 +26,6 @@ use crate::requests::RequestClass;
 use crate::storage::{CommandControl, EARLY_BYTES, LARGE_REPLY_BYTES, Lane};
 use crate::time::Time;
 
-/// Large replies under way at a time, each with a storage connection and up to `WINDOW_BYTES` on its way.
-pub const TRANSFERS_MAX: usize = 128;
 /// Views known to be large; a forgotten one is skipped once more.
 const KNOWN_MAX: usize = 4096;
 /// Whose client has taken nothing for this long gives way to another when there are too many.
@@ -290,12 +288,13 @@ impl Shim {
 
     /// Whether a large reply more may be under way.
     fn has_transfer(&mut self, step: &mut ShimStep<'_>) -> bool {
-        self.larges.count() < TRANSFERS_MAX || self.end_stalled_transfer(step)
+        self.larges.count() < self.config.large_replies_max || self.end_stalled_transfer(step)
     }
 
     /// The same for this operation; if not, it is tried again once there may.
     pub(super) fn must_await_transfer(&mut self, id: u32) -> bool {
-        let full = self.operations[id as usize].streams() && self.larges.count() >= TRANSFERS_MAX;
+        let full =
+            self.operations[id as usize].streams() && self.larges.count() >= self.config.large_replies_max;
         if full && !self.larges.waiting.contains(&id) {
             self.larges.waiting.push_back(id);
         }
@@ -305,7 +304,7 @@ impl Shim {
     /// What waits for others to end goes on as far as it may.
     pub(super) fn begin_transfers(&mut self, step: &mut ShimStep<'_>) {
         if !self.larges.waiting.is_empty() && self.has_transfer(step) {
-            let room = TRANSFERS_MAX.saturating_sub(self.larges.count());
+            let room = self.config.large_replies_max.saturating_sub(self.larges.count());
             let count = room.min(self.larges.waiting.len());
             self.ready.extend(self.larges.waiting.drain(..count));
         }

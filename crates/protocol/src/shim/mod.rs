@@ -68,7 +68,6 @@ pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use foreign_writers::{ALL_KEYS, ForeignWritePolicy, ForeignWritersSeen};
 pub use inspect::ShimBacklog;
-pub use large::TRANSFERS_MAX;
 pub(crate) use read_feed::TRACKED;
 pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
@@ -87,6 +86,9 @@ pub struct ShimConfig {
     pub lease_limits: LeaseLimits,
     /// Blocking commands at a time: each has a connection of its own.
     pub blocking_max: usize,
+    /// Large replies under way at a time, each with a connection of its own and up to [`WINDOW_BYTES`](crate::storage::WINDOW_BYTES) on
+    /// its way; at least one.
+    pub large_replies_max: usize,
     /// Larger values do not ride on INV: each copy would get them whether or not it is read again.
     pub early_value_bytes_max: usize,
     /// Views of hashes are cached even where fields may expire on their own.
@@ -106,6 +108,7 @@ impl Default for ShimConfig {
             lease: LeaseTerms::default(),
             lease_limits: LeaseLimits::default(),
             blocking_max: 1_000,
+            large_replies_max: 128,
             early_value_bytes_max: 64 << 10,
             cache_expiring_hashes: false,
             bounded: None,

@@ -182,6 +182,7 @@ impl Cluster {
             lease: self.config.lease_of(life),
             lease_limits: self.config.lease_limits(),
             blocking_max: 2,
+            large_replies_max: 128,
             early_value_bytes_max: 64,
             cache_expiring_hashes: false,
             tracked_max: 1000,

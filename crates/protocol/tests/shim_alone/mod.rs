@@ -24,6 +24,7 @@ pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, A
         lease: LeaseTerms { duration: Duration::from_millis(800), guard: Duration::from_millis(3) },
         lease_limits: LeaseLimits::default(),
         blocking_max: 10,
+        large_replies_max: 128,
         early_value_bytes_max: 0,
         cache_expiring_hashes: false,
         tracked_max: 3,

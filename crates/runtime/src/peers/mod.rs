@@ -7,14 +7,14 @@ mod connections;
 pub mod frame;
 pub mod handshake;
 mod link;
+mod unread;
 
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use protocol::placement::agreement::Agreement;
 use protocol::time::Time;
-use wire::message::Reply;
-use wire::{Message, NodeId, Peer, RouterId, ShimId, Status};
+use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use crate::peers::connections::{LinkRole, Slots};
 use crate::peers::frame::{Channel, Name, PeerFrame, PeerHello, PeerRefusal};
@@ -30,10 +30,6 @@ use config::Secret;
 /// the largest size is not far behind.
 const DATA_OUT_BYTES_MAX: usize = wire::codec::VALUE_BYTES_MAX + (64 << 20);
 const CONTROL_OUT_BYTES_MAX: usize = 16 << 20;
-/// Replies that a peer may leave unread until large ones are dropped: a thousand readers of one large object, answered at
-/// once, must not cost everybody the link.
-const REPLIES_BYTES_KEPT_MAX: usize = 64 << 20;
-const LARGE_REPLY_BYTES: usize = 16 << 10;
 /// The answering side reads no further requests of a peer that leaves this much of its replies unread. Only
 /// that side: were both to wait, neither would read.
 const REPLIES_BYTES_MAX: usize = 4 << 20;
@@ -69,6 +65,9 @@ pub struct Peers {
     handshake_max: Duration,
     /// For links over TCP; without it they are plain.
     dialer: Option<Dialer>,
+    /// Replies that a peer may leave unread until large ones are dropped: a thousand readers of one large object, answered at
+    /// once, must not cost everybody the link.
+    unread_bytes_max: usize,
     key: LinkKey,
     /// Tells this process from another that has the same identity.
     instance: u64,
@@ -96,6 +95,7 @@ impl Peers {
             key: LinkKey::derive(&identity.secret),
             identity,
             dialer: None,
+            unread_bytes_max: 64 << 20,
             instance: rand::random(),
             listeners: Vec::new(),
             slots: Slots::default(),
@@ -112,6 +112,12 @@ impl Peers {
     /// Links over TCP are dialled with TLS from now on, if there is a `dialer`.
     pub fn secure(&mut self, dialer: Option<&Dialer>) {
         self.dialer = dialer.cloned();
+    }
+
+    /// Large replies are dropped from now on while a peer leaves more than `bytes_max` of replies unread, and writes among them
+    /// said to be done (`[limits] unread_replies_bytes_max`).
+    pub fn limit_unread(&mut self, bytes_max: usize) {
+        self.unread_bytes_max = bytes_max;
     }
 
     /// Takes the connections of `listener` as peers'.
@@ -155,16 +161,16 @@ impl Peers {
         let Some(connection) = self.links[position].connection(channel) else { return false };
         // The buffer may hold bytes that are written already; only then is it worth asking.
         let out = io.out(connection);
-        if out.len() <= REPLIES_BYTES_KEPT_MAX.min(bytes_max) {
+        if out.len() <= self.unread_bytes_max.min(bytes_max) {
             wire::encode(message, out);
         } else if io.out_bytes(connection) > bytes_max {
             self.unlink(io, position, &"it does not take its messages: the output limit is reached");
             return false;
-        } else if let Message::Reply(reply) = message
-            && is_droppable(reply, io, connection)
+        } else if io.out_bytes(connection) > self.unread_bytes_max
+            && let Some(busy) = unread::instead_of(message)
         {
             self.replies_dropped += 1;
-            wire::encode(&Message::Reply(dropped(reply)), io.out(connection));
+            wire::encode(&busy, io.out(connection));
         } else {
             wire::encode(message, io.out(connection));
         }
@@ -581,19 +587,4 @@ fn key_of(peer: Peer) -> (usize, usize) {
         Peer::Shim(ShimId(id)) => (1, id.into()),
         Peer::Router(RouterId(id)) => (2, id.into()),
     }
-}
-
-fn is_droppable(reply: &Reply, io: &Io, connection: ConnectionId) -> bool {
-    // What has begun comes to its end, and its client takes it or loses the connection.
-    !reply.more && reply.value.len() >= LARGE_REPLY_BYTES && io.out_bytes(connection) > REPLIES_BYTES_KEPT_MAX
-}
-
-/// What takes the place of a reply: somebody else may answer a read; who has asked for a write learns that it is done.
-fn dropped(reply: &Reply) -> Reply {
-    let text = format!(
-        "-BUSY DistCache: the command was carried out, but its reply of {} bytes was dropped: too many large replies \
-         are on their way\r\n",
-        reply.value.len()
-    );
-    Reply { status: Status::Busy, value: text.into(), hit: false, ..reply.clone() }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 use config::{Config, RedisServers, RedisStorage, StorageConfig};
 use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
-use protocol::shim::TRANSFERS_MAX;
 use protocol::storage::durable::StoreLife;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
@@ -83,7 +82,7 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         lease_record: lease_record(config),
         cluster_mode: false,
         timeout,
-        pinned_max: config.limits.blocking_max + TRANSFERS_MAX,
+        pinned_max: config.limits.blocking_max + config.limits.large_replies_max,
         seed: rand::random(),
     };
     match &redis.servers {

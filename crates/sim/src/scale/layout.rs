@@ -94,6 +94,7 @@ impl Scenario {
             lease: terms(),
             lease_limits: LeaseLimits::default(),
             blocking_max: 1,
+            large_replies_max: 128,
             early_value_bytes_max: 1 << 16,
             cache_expiring_hashes: false,
             bounded: None,
