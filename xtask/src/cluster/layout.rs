@@ -23,6 +23,8 @@ pub(crate) struct Layout {
     /// Requests per second of a node and of a shim; 0 for no limit.
     pub(crate) node_rate_max: u64,
     pub(crate) shim_rate_max: u64,
+    /// The most memory that each member may have for its data, unless it is counted; the system's limit if none.
+    pub(crate) member_mib_max: Option<u64>,
     /// Further lines of `[cluster]`, of each `[[controller]]` and of each `[[router]]`.
     pub(crate) cluster_lines: String,
     /// The member whose instructions callgrind counts; it says how many in its log.
@@ -81,6 +83,7 @@ impl Default for Layout {
             objects_max: 10_000,
             node_rate_max: 0,
             shim_rate_max: 0,
+            member_mib_max: None,
             cluster_lines: String::new(),
             counted: None,
             controller_lines: String::new(),

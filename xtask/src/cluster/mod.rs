@@ -197,10 +197,19 @@ impl ProcessCluster {
 
     /// Changes the file of one member, which its next life reads.
     pub(crate) fn rewrite(&self, id: &str, from: &str, to: &str) -> anyhow::Result<()> {
-        let file = self.file(id, "toml");
-        let text = std::fs::read_to_string(&file)?;
-        anyhow::ensure!(text.contains(from), "{}: there is no {from:?}", file.display());
-        Ok(std::fs::write(file, text.replace(from, to))?)
+        let text = self.file_text(id)?;
+        anyhow::ensure!(text.contains(from), "the file of {id}: there is no {from:?}");
+        self.change_file(id, |text| text.replace(from, to))
+    }
+
+    /// Changes the file of one member in any way.
+    pub(crate) fn change_file(&self, id: &str, change: impl FnOnce(&str) -> String) -> anyhow::Result<()> {
+        Ok(std::fs::write(self.file(id, "toml"), change(&self.file_text(id)?))?)
+    }
+
+    /// The configuration that the next life of a member reads.
+    pub(crate) fn file_text(&self, id: &str) -> anyhow::Result<String> {
+        Ok(std::fs::read_to_string(self.file(id, "toml"))?)
     }
 
     /// Starts a member or storage server, for the first time or again, and waits until it is ready.
@@ -225,6 +234,10 @@ impl ProcessCluster {
 
     fn member_command(&self, id: &str) -> Command {
         let mut command = mortal(&self.binary);
+        if let Some(mib) = self.layout.member_mib_max {
+            command = mortal("prlimit");
+            command.arg(format!("--data={}", mib << 20)).arg(&self.binary);
+        }
         if self.layout.counted.as_deref() == Some(id) {
             command = mortal("valgrind");
             command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&self.binary);
@@ -401,9 +414,14 @@ impl ProcessCluster {
         Ok(())
     }
 
+    /// What a member has logged in all its lives.
+    pub(crate) fn whole_log(&self, id: &str) -> String {
+        std::fs::read_to_string(self.file(id, "log")).unwrap_or_default()
+    }
+
     /// The end of a member's log.
     pub(crate) fn log(&self, id: &str) -> String {
-        let text = std::fs::read_to_string(self.file(id, "log")).unwrap_or_default();
+        let text = self.whole_log(id);
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(LOG_LINES_MAX)..].join("\n")
     }

@@ -28,7 +28,7 @@ use crate::bench;
 use finding::Finding;
 
 pub(crate) const USAGE: &str = "\
-Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--times N] [--binary PATH]
+Usage: cargo xtask show WHAT [--json] [--minutes M] [--only NAME] [--times N] [--binary PATH]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   loss       reads at half load while a node is killed and comes back
@@ -38,12 +38,13 @@ Usage: cargo xtask show WHAT [--json] [--minutes M] [--attack NAME] [--times N] 
   coalesce   storage reads when 1,000 connections ask for a hot key that was just invalidated
   flash      caches on flash: kill -9 at random points, damage to their files, start-up with 10 GiB
   hostile    clients that flood, stall, lie and hoard, beside clients that behave
-  safety     a shim whose lives have other leases before nodes that are cut off; writes past DistCache; silent HTTP connections
+  safety     lives and members whose files differ, storage that loses data or is written to by others, web pages, silent
+             connections, and clients that hoard where there is little memory
   soak       half an hour under faults: memory, descriptors, sessions, directory and queues of every process
 
 Each prints what it measured beside its bound, keeps it in benches/runs/DATE-MACHINE/, and fails if a bound is missed.
   --json     prints one JSON object instead
-  --attack   one attack of `hostile` alone
+  --only     one attack of `hostile` or one case of `safety` alone
   --times    how often `flash` kills (default 200)
   --minutes  how long `soak` takes (default 30)
   --binary   a `distcache` to look at (default: builds a release of this tree)
@@ -56,7 +57,7 @@ struct Stage<'a> {
     runs: &'a Path,
     time: Option<Duration>,
     /// One of several things that could be shown.
-    attack: Option<&'a str>,
+    only: Option<&'a str>,
     /// How often, where it is done over and over.
     times: Option<u64>,
 }
@@ -65,7 +66,7 @@ struct ShowOptions {
     json: bool,
     time: Option<Duration>,
     binary: Option<PathBuf>,
-    attack: Option<String>,
+    only: Option<String>,
     times: Option<u64>,
 }
 
@@ -94,18 +95,18 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     };
     let runs = bench::folder(root)?;
     let before = load_average();
-    let (attack, times) = (options.attack.as_deref(), options.times);
-    let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time, attack, times })?;
+    let (only, times) = (options.only.as_deref(), options.times);
+    let finding = show(&Stage { binary: &binary, runs: &runs, time: options.time, only, times })?;
     report(what, &runs, &options, before, finding)
 }
 
 fn options(flags: &[&str]) -> anyhow::Result<ShowOptions> {
-    let mut options = ShowOptions { json: false, time: None, binary: None, attack: None, times: None };
+    let mut options = ShowOptions { json: false, time: None, binary: None, only: None, times: None };
     let mut flags = flags.iter();
     while let Some(flag) = flags.next() {
         match *flag {
             "--binary" => options.binary = Some(flags.next().context("--binary needs a path")?.into()),
-            "--attack" => options.attack = Some((*flags.next().context("--attack needs a name")?).to_owned()),
+            "--only" => options.only = Some((*flags.next().context("--only needs a name")?).to_owned()),
             "--times" => {
                 let text = flags.next().context("--times needs a number")?;
                 let times = text.parse().ok().filter(|times| *times > 0);

@@ -14,7 +14,7 @@ pub(super) const LARGE_KEY: &str = "hostile:large";
 pub(super) const LARGE_BYTES: usize = 1 << 20;
 
 /// One way to be a bad client. `run` returns how often it was bad.
-pub(super) struct Attack {
+pub(in crate::show) struct Attack {
     pub(super) name: &'static str,
     pub(super) what: &'static str,
     /// One turn of it.
@@ -94,7 +94,7 @@ pub(super) const ATTACKS: &[Attack] = &[
 
 /// Where an attacker works.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(in crate::show) struct Field<'a> {
     pub(super) router: SocketAddr,
     pub(super) stop: &'a AtomicBool,
     pub(super) wrong: &'a Mutex<Vec<String>>,
@@ -158,7 +158,7 @@ impl Field<'_> {
     }
 }
 
-pub(super) fn named(name: &str) -> anyhow::Result<&'static Attack> {
+pub(in crate::show) fn named(name: &str) -> anyhow::Result<&'static Attack> {
     let names = || ATTACKS.iter().map(|attack| attack.name).collect::<Vec<_>>().join(", ");
     let attack = ATTACKS.iter().find(|attack| attack.name == name);
     attack.with_context(|| format!("no attack is named {name:?}; there are {}", names()))

@@ -17,16 +17,16 @@ use crate::cluster::mortal;
 
 /// What attackers report at their end.
 #[derive(Debug, Deserialize, Serialize)]
-pub(super) struct Deeds {
-    pub(super) attempts: u64,
-    pub(super) wrong: Vec<String>,
+pub(in crate::show) struct Deeds {
+    pub(in crate::show) attempts: u64,
+    pub(in crate::show) wrong: Vec<String>,
 }
 
 /// Killed when it goes out of scope.
-pub(super) struct Attackers(Child);
+pub(in crate::show) struct Attackers(Child);
 
 impl Attackers {
-    pub(super) fn start(attack: &Attack, router: SocketAddr) -> anyhow::Result<Attackers> {
+    pub(in crate::show) fn start(attack: &Attack, router: SocketAddr) -> anyhow::Result<Attackers> {
         let mut command = mortal("chrt");
         command.args(["--idle", "0"]).arg(std::env::current_exe()?);
         command.args(["show", "attack", attack.name, &router.to_string()]);
@@ -35,7 +35,7 @@ impl Attackers {
     }
 
     /// Ends the attack, and waits for that.
-    pub(super) fn finish(mut self) -> anyhow::Result<Deeds> {
+    pub(in crate::show) fn finish(mut self) -> anyhow::Result<Deeds> {
         drop(self.0.stdin.take());
         let output = self.0.stdout.take().context("the output is piped")?;
         serde_json::from_reader(output).context("the attackers ended without a report")

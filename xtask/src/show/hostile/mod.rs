@@ -16,9 +16,9 @@ use super::Stage;
 use super::finding::{Finding, median};
 use super::load::{DoneLoad, LoadSlice, ShownLoad, unix_ms};
 use crate::cluster::{Folder, Layer, Layout, ProcessCluster};
+pub(super) use attack::named;
 use attack::{ATTACKS, Attack};
-use attackers::Attackers;
-pub(super) use attackers::attack;
+pub(super) use attackers::{Attackers, attack};
 
 /// Requests per second of those who behave: well below what two cores can do beside an attacker.
 const RATE: &str = "1000";
@@ -42,17 +42,23 @@ pub(super) const BAD: &str = "bad";
 pub(super) const PASSWORD: &str = "well-known";
 /// What a router may take at most: its cap, its own tables, ten thousand connections, and what one turn reads.
 const RESIDENT_MIB_MAX: u64 = 384;
+/// How long one who behaves waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 const SAMPLE: Duration = Duration::from_millis(20);
 
 pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
-    stage.attack.map(attack::named).transpose()?;
-    let mut cluster = ProcessCluster::start(stage.binary, layout(), 1)?;
+    stage.only.map(attack::named).transpose()?;
+    let mut cluster = ProcessCluster::start(
+        stage.binary,
+        layout(&format!("client_buffers_bytes_max = \"{BUFFERS_MIB}MiB\"")),
+        1,
+    )?;
     let folder = Folder::new("hostile")?;
     prepare(&cluster)?;
     let resident_before = cluster.process("router-0")?.resident_bytes()?;
     let mut finding = Finding::default();
     finding.figure("resident_mib_before", mib(resident_before));
-    let wanted = |attack: &&Attack| stage.attack.is_none_or(|name| name == attack.name);
+    let wanted = |attack: &&Attack| stage.only.is_none_or(|name| name == attack.name);
     for attack in ATTACKS.iter().filter(wanted) {
         judge(&mut finding, attack, &run(stage.binary, &cluster, folder.path(), attack)?);
         let fallen = cluster.fallen();
@@ -64,13 +70,14 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     Ok(finding)
 }
 
-fn layout() -> Layout {
+/// With those who behave and those who do not among its users, and with further lines of `[limits]`.
+pub(super) fn layout(limits: &str) -> Layout {
     Layout {
         racks: 1,
         servers_per_rack: 2,
         layers: vec![Layer::leaves(1), Layer::spines(1)],
         tables: format!(
-            "[limits]\nclients_max = 12000\nclient_buffers_bytes_max = \"{BUFFERS_MIB}MiB\"\n\
+            "[limits]\nclients_max = 12000\n{limits}\n\
              [[user]]\nname = \"{GOOD}\"\nrules = \"on >{PASSWORD} ~* &* +@all\"\n\
              [[user]]\nname = \"{BAD}\"\nrules = \"on >{PASSWORD} ~hostile:* +@all\"\n"
         ),
@@ -79,10 +86,25 @@ fn layout() -> Layout {
 }
 
 /// The value that those who never read ask for.
-fn prepare(cluster: &ProcessCluster) -> anyhow::Result<()> {
+pub(super) fn prepare(cluster: &ProcessCluster) -> anyhow::Result<()> {
     let value = vec![b'v'; attack::LARGE_BYTES];
+    Ok(redis::cmd("SET").arg(attack::LARGE_KEY).arg(value).query(&mut connect_well(cluster)?)?)
+}
+
+/// A write and its reading on a connection of their own, by one who behaves.
+pub(super) fn ask_well(cluster: &ProcessCluster) -> anyhow::Result<()> {
+    let mut connection = connect_well(cluster)?;
+    redis::cmd("SET").arg("good:k").arg("v").query::<()>(&mut connection)?;
+    let found: String = redis::cmd("GET").arg("good:k").query(&mut connection)?;
+    anyhow::ensure!(found == "v", "{found:?} is read");
+    Ok(())
+}
+
+fn connect_well(cluster: &ProcessCluster) -> anyhow::Result<redis::Connection> {
     let client = redis::Client::open(format!("redis://{GOOD}:{PASSWORD}@{}/", cluster.router(0)))?;
-    Ok(redis::cmd("SET").arg(attack::LARGE_KEY).arg(value).query(&mut client.get_connection()?)?)
+    let connection = client.get_connection_with_timeout(PATIENCE)?;
+    connection.set_read_timeout(Some(PATIENCE))?;
+    Ok(connection)
 }
 
 /// One attack: a load from before it to its end, and what was seen in turns of calm and storm.
