@@ -1,5 +1,6 @@
 //! Messages reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
+use protocol::storage::StorageEvent;
 use protocol::storage::network::StorageInput;
 use protocol::{node, router, shim};
 use wire::{Message, Peer};
@@ -177,7 +178,18 @@ impl Cluster {
         let own = &mut self.hosts[host];
         let Some(Machine::Shim(shim)) = &mut own.machine else { return };
         let mut effects = Vec::new();
+        let answered = match &input {
+            shim::Input::Storage(StorageEvent::Replies { ticket, .. }) => Some(*ticket),
+            _ => None,
+        };
         shim.step(own.clock.at(self.world.now()), input, &mut effects);
+        for effect in &effects {
+            if let (shim::Effect::Send { message: Message::Fill(fill), .. }, Some(ticket)) =
+                (effect, answered)
+            {
+                self.births.note_fill(host, ticket, fill);
+            }
+        }
         self.do_or_hold(host, Effects::Shim(effects));
     }
 
@@ -211,7 +223,10 @@ impl Cluster {
                 for effect in effects {
                     match effect {
                         shim::Effect::Send { to, message } => self.send(host, to, message),
-                        shim::Effect::Store(store) => self.step_storage(host, StorageInput::Store(store)),
+                        shim::Effect::Store(store) => {
+                            self.births.note_stored(host, store.ticket, self.world.now());
+                            self.step_storage(host, StorageInput::Store(store));
+                        }
                         shim::Effect::Release { number, clean } => {
                             self.step_storage(host, StorageInput::Release { number, clean });
                         }

@@ -127,7 +127,8 @@ fn settle_alike(
     for place in places {
         match operations[*place].outcome {
             HistoryOutcome::Told(_) => told.push(*place),
-            HistoryOutcome::Unknown => unknown.push(*place),
+            // A run that ends early leaves some unanswered.
+            HistoryOutcome::Unknown | HistoryOutcome::Pending => unknown.push(*place),
             _ => {}
         }
     }

@@ -23,13 +23,10 @@ impl Cluster {
                 self.births.asked.entry(asked).or_insert(now);
                 None
             }
-            (
-                Peer::Shim(_),
-                Message::Fill(Fill { granted: true, session, fill, key, view, version, value, .. }),
-            ) => {
-                let asked = self.births.asked.remove(&(to, *session, *fill))?;
-                let read = self.births.read_since(key, asked, value);
-                Some(((to, key.digest.0, *view), Birth { version: *version, asked, read }))
+            (Peer::Shim(_), Message::Fill(fill @ Fill { granted: true, .. })) => {
+                let asked = self.births.asked.remove(&(to, fill.session, fill.fill))?;
+                let read = self.births.read_of(fill, asked);
+                Some(((to, fill.key.digest.0, fill.view), Birth { version: fill.version, asked, read }))
             }
             (Peer::Shim(_), Message::Commit(commit)) => {
                 let birth = Birth { version: commit.version, asked: now, read: now };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use protocol::shim::PurgeTarget;
 use protocol::storage::network::ConnectionId;
+use wire::message::Fill;
 use wire::{Key, View};
 
 use crate::network::HostId;
@@ -15,6 +16,10 @@ use crate::storage::redis::Outcome;
 pub(crate) struct Births {
     /// By node, session and fill.
     pub(crate) asked: BTreeMap<(HostId, u64, u64), u64>,
+    /// By shim and ticket: when the shim gave storage what it did last under that ticket.
+    stored: BTreeMap<(HostId, u64), u64>,
+    /// By session and fill: when the shim gave storage the read that the fill is of.
+    read_from: BTreeMap<(u64, u64), u64>,
     /// By key: reads for copies.
     read: BTreeMap<Vec<u8>, Vec<CopyRead>>,
     /// By connection: the key, and which of its reads has begun there.
@@ -54,6 +59,24 @@ impl Births {
         };
     }
 
+    /// A shim gives storage commands.
+    pub(crate) fn note_stored(&mut self, shim: HostId, ticket: u64, now: u64) {
+        self.stored.insert((shim, ticket), now);
+    }
+
+    /// A shim sends a fill because of the replies to a ticket.
+    pub(crate) fn note_fill(&mut self, shim: HostId, ticket: u64, fill: &Fill) {
+        if let Some(stored) = self.stored.get(&(shim, ticket)) {
+            self.read_from.insert((fill.session, fill.fill), *stored);
+        }
+    }
+
+    /// When storage was read at the earliest for a fill that was asked for then.
+    pub(crate) fn read_of(&mut self, fill: &Fill, asked: u64) -> u64 {
+        let stored = self.read_from.remove(&(fill.session, fill.fill)).unwrap_or(asked);
+        self.read_since(&fill.key, asked.max(stored), &fill.value)
+    }
+
     pub(crate) fn note_execution(&mut self, connection: ConnectionId, outcome: &Outcome, now: u64) {
         if let (b"PTTL", Some(key)) = (outcome.command.name(), outcome.command.get(1)) {
             let reads = self.read.entry(key.to_vec()).or_default();
@@ -64,9 +87,9 @@ impl Births {
         }
     }
 
-    /// The first time that storage was read for a copy of the key, after this one was asked for, and answered so. Where no reply is
-    /// the same in form, whatever it answered.
-    pub(crate) fn read_since(&self, key: &Key, asked: u64, reply: &Bytes) -> u64 {
+    /// The first time that storage was read for a copy of the key, since then, and answered so. Where no reply is the same in form,
+    /// whatever it answered.
+    fn read_since(&self, key: &Key, asked: u64, reply: &Bytes) -> u64 {
         let reads = self.read.get(&*key.bytes).map_or(&[][..], Vec::as_slice);
         let since = &reads[reads.partition_point(|read| read.time < asked)..];
         let same = since.iter().find(|read| read.reply.as_ref() == Some(reply));
@@ -78,12 +101,29 @@ impl Births {
 mod tests {
     use bytes::Bytes;
     use protocol::storage::network::ConnectionId;
+    use wire::message::Fill;
     use wire::resp::Command;
-    use wire::{Digest, Key};
+    use wire::{Degree, Digest, Key, LayerSet, Status, View};
 
     use super::Births;
     use crate::storage::Effect;
     use crate::storage::redis::Outcome;
+
+    fn fill_of(key: &Key) -> Fill {
+        Fill {
+            session: 1,
+            fill: 2,
+            key: key.clone(),
+            view: View::GET,
+            version: 0,
+            granted: true,
+            status: Status::Ok,
+            cached: LayerSet::default(),
+            degree: Degree(0),
+            ttl_ms: None,
+            value: Bytes::new(),
+        }
+    }
 
     /// Reads of others that were ahead of it in the queue found something else.
     #[test]
@@ -106,10 +146,15 @@ mod tests {
         }
         run(1, &["PTTL", "k"], ":-1", 50);
         let key = Key { digest: Digest(1), database: 0, bytes: Bytes::from_static(b"k") };
+        // The shim has given it to storage between two others that found the same.
+        births.note_stored(7, 0, 35);
+        let fill = Fill { value: Bytes::from_static(b"new"), ..fill_of(&key) };
+        births.note_fill(7, 0, &fill);
+        let of_ticket = births.read_of(&fill, 15);
         let read = |asked, found: &'static str| {
             births.read_since(&key, asked, &Bytes::from_static(found.as_bytes()))
         };
-        assert_eq!((read(15, "new"), read(15, "old"), read(35, "new")), (30, 20, 40));
+        assert_eq!((read(15, "new"), read(15, "old"), read(35, "new"), of_ticket), (30, 20, 40, 40));
         assert_eq!((read(15, "another form"), read(60, "new")), (20, 60), "the earliest that it may be");
     }
 }
