@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 17] = [
+const PROGRAMS: [(&str, &str); 18] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -27,6 +27,7 @@ const PROGRAMS: [(&str, &str); 17] = [
     ("setpriv", "util-linux"),
     ("go", "golang-go"),
     ("ip", "iproute2"),
+    ("strace", "strace"),
     // libFuzzer is C++.
     ("c++", "g++"),
 ];

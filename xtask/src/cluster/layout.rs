@@ -261,3 +261,27 @@ impl Layout {
 fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     text.write_fmt(more).expect("writing to a String cannot fail");
 }
+
+/// A configuration without one of its shims.
+pub(crate) fn without_shim(text: &str, id: &str) -> String {
+    let tables = text.split("\n[[").enumerate();
+    let kept = tables.filter(|(_, table)| !table.starts_with(&format!("shim]]\nid = {id:?}\n")));
+    let tables: Vec<String> = kept
+        .map(|(index, table)| if index == 0 { table.to_owned() } else { format!("\n[[{table}") })
+        .collect();
+    tables.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_shim;
+
+    #[test]
+    fn a_file_loses_one_shim_and_nothing_else() {
+        let text = "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[shim]]\nid = \"shim-2\"\nlisten = \"y\"\n[[router]]\n";
+        assert_eq!(
+            without_shim(text, "shim-2"),
+            "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[router]]\n"
+        );
+    }
+}

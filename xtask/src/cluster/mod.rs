@@ -11,7 +11,7 @@ pub(crate) mod proxy;
 mod redis_cluster;
 
 pub(crate) use folder::Folder;
-pub(crate) use layout::{Layer, Layout, LayoutMember, LayoutRole, LayoutStorage};
+pub(crate) use layout::{Layer, Layout, LayoutMember, LayoutRole, LayoutStorage, without_shim};
 pub(crate) use namespace::Namespace;
 pub(crate) use ports::free_address;
 pub(crate) use process::{MemberProcess, mortal};

@@ -10,8 +10,11 @@ use rand::seq::{IndexedRandom as _, SliceRandom as _};
 use rand::{RngExt as _, SeedableRng as _};
 use rustix::process::Signal;
 
+use super::calls::{CALLS, FailingCalls};
 use crate::cluster::proxy::{MessageFate, Weather, WeatherKind, WeatherRule};
-use crate::cluster::{LayoutRole, LayoutStorage, MemberProcess, Move, Namespace, ProcessCluster};
+use crate::cluster::{
+    LayoutRole, LayoutStorage, MemberProcess, Move, Namespace, ProcessCluster, without_shim,
+};
 
 /// Faults of one episode.
 const TOGETHER_MAX: usize = 3;
@@ -54,10 +57,16 @@ pub(super) enum InjectedFault {
     FailOver,
     /// The cable of a network namespace is pulled: packets are lost, and nobody is told.
     PullCable,
+    /// Started again with a file by which keys are elsewhere.
+    OtherFile,
+    /// Killed and started again with other leases, as all its lives from then on until the next such change.
+    OtherLease,
+    /// System calls fail or take long.
+    FailingCalls,
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, InjectedFault); 25] = [
+pub(super) const FAULTS: [(&str, InjectedFault); 28] = [
     ("kill-node", InjectedFault::KillNode),
     ("kill-shim", InjectedFault::KillShim),
     ("bounce-shim", InjectedFault::BounceShim),
@@ -83,7 +92,19 @@ pub(super) const FAULTS: [(&str, InjectedFault); 25] = [
     ("move-slot", InjectedFault::MoveSlot),
     ("fail-over", InjectedFault::FailOver),
     ("pull-cable", InjectedFault::PullCable),
+    ("other-file", InjectedFault::OtherFile),
+    ("other-lease", InjectedFault::OtherLease),
+    ("failing-calls", InjectedFault::FailingCalls),
 ];
+
+/// Changes of a file, each to one by which keys are elsewhere.
+const OTHER_FILES: [fn(&str) -> String; 2] = [
+    // A rack without a shim would be refused at once.
+    |text| without_shim(text, "shim-1").replace("rack = \"r1\"", "rack = \"r0\""),
+    |text| text.replace("secret = \"00", "secret = \"01"),
+];
+/// Leases of a shim's next life; memcached allows none that are longer.
+const OTHER_LEASES_MS: [u64; 4] = [20, 60, 250, 1000];
 
 impl InjectedFault {
     pub(super) fn parse(name: &str) -> anyhow::Result<InjectedFault> {
@@ -121,7 +142,9 @@ impl InjectedFault {
             InjectedFault::KillShim
             | InjectedFault::BounceShim
             | InjectedFault::ReplaceShim
+            | InjectedFault::OtherLease
             | InjectedFault::PauseShim => &[LayoutRole::Shim],
+            InjectedFault::OtherFile => &[LayoutRole::Node, LayoutRole::Router],
             InjectedFault::KillRouter | InjectedFault::BounceRouter | InjectedFault::PauseRouter => {
                 &[LayoutRole::Router]
             }
@@ -147,6 +170,7 @@ impl InjectedFault {
             | InjectedFault::SlowLine => {
                 &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Redis, LayoutRole::Router]
             }
+            InjectedFault::FailingCalls => &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Router],
             InjectedFault::Drop
             | InjectedFault::Duplicate
             | InjectedFault::Reorder
@@ -178,6 +202,9 @@ pub(super) struct Faults {
     active: Vec<Active>,
     /// Processes that were replaced and go on all the same.
     predecessors: Vec<MemberProcess>,
+    calls: Vec<FailingCalls>,
+    /// Their own files of those that have another one.
+    files: BTreeMap<String, String>,
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
@@ -190,6 +217,8 @@ impl Faults {
             random,
             active: Vec::new(),
             predecessors: Vec::new(),
+            calls: Vec::new(),
+            files: BTreeMap::new(),
             counts: BTreeMap::new(),
         }
     }
@@ -265,6 +294,24 @@ impl Faults {
             InjectedFault::BounceShim | InjectedFault::BounceRouter => {
                 cluster.kill(victim)?;
                 cluster.run(victim)?;
+            }
+            InjectedFault::OtherFile => {
+                let change = OTHER_FILES.choose(&mut self.random).context("there are some")?;
+                let own = cluster.file_text(victim)?;
+                cluster.change_file(victim, change)?;
+                self.files.insert(victim.to_owned(), own);
+                cluster.kill(victim)?;
+                cluster.run(victim)?;
+            }
+            InjectedFault::OtherLease => {
+                let lease_ms = OTHER_LEASES_MS.choose(&mut self.random).context("there are some")?;
+                cluster.change_file(victim, |text| with_lease(text, *lease_ms))?;
+                cluster.kill(victim)?;
+                cluster.run(victim)?;
+            }
+            InjectedFault::FailingCalls => {
+                let calls = CALLS.choose(&mut self.random).context("there are some")?;
+                self.calls.push(FailingCalls::begin(cluster.process(victim)?, calls)?);
             }
             InjectedFault::StopNode => cluster.terminate(victim)?,
             InjectedFault::ReplaceShim
@@ -343,6 +390,7 @@ impl Faults {
     /// Ends the episode: everything is started, goes on and is connected again.
     pub(super) fn end(&mut self, cluster: &mut ProcessCluster) -> anyhow::Result<()> {
         cluster.proxy()?.clear()?;
+        self.calls.drain(..).try_for_each(FailingCalls::end)?;
         let mut parts = Vec::new();
         for Active { fault, victim, part } in std::mem::take(&mut self.active) {
             let victim = victim.unwrap_or_default();
@@ -361,6 +409,12 @@ impl Faults {
                     cluster.resume(&victim)?;
                 }
                 InjectedFault::PullCable => Faults::cable(cluster)?.plug_it_in()?,
+                InjectedFault::OtherFile => {
+                    let own = self.files.remove(&victim).context("it had a file of its own")?;
+                    cluster.change_file(&victim, |_| own)?;
+                    cluster.kill(&victim)?;
+                    cluster.run(&victim)?;
+                }
                 InjectedFault::ReplaceShim => self.replace(cluster, &victim)?,
                 InjectedFault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,
                 _ => {}
@@ -390,9 +444,24 @@ impl Faults {
     }
 }
 
+/// The file with other leases.
+fn with_lease(text: &str, lease_ms: u64) -> String {
+    let lines = text.lines().map(|line| match line.starts_with("lease_ms = ") {
+        true => format!("lease_ms = {lease_ms}\n"),
+        false => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{FAULTS, InjectedFault};
+    use super::{FAULTS, InjectedFault, with_lease};
+
+    #[test]
+    fn a_file_has_other_leases_and_nothing_else() {
+        let text = "[cluster]\nlease_ms = 50\n[[controller]]\nmember_lease_ms = 9\n";
+        assert_eq!(with_lease(text, 7), text.replace("50", "7"));
+    }
 
     #[test]
     fn faults_have_names() {

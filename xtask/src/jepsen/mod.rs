@@ -8,6 +8,7 @@
 //! goes in rounds, each with a new cluster of another shape.
 
 mod arguments;
+mod calls;
 mod client;
 mod connection;
 mod faults;
@@ -34,6 +35,7 @@ use trace::{Distribution, Workload};
 
 use crate::cluster::{LOOPBACK, Layer, Layout, LayoutRole, LayoutStorage, Namespace, ProcessCluster};
 use arguments::{JepsenArguments, RunLength};
+use calls::FailingCalls;
 use client::{ClientCounts, ClientsShared, JepsenClient};
 use connection::Speech;
 use faults::{Faults, InjectedFault};
@@ -249,6 +251,10 @@ impl JepsenRound<'_> {
     fn kinds(&self) -> (Vec<InjectedFault>, Option<Namespace>) {
         let mut kinds = self.arguments.faults.clone();
         kinds.retain(|kind| kind.befalls(self.storage));
+        if kinds.contains(&InjectedFault::FailingCalls) && !FailingCalls::are_possible() {
+            crate::tell("***** SKIPPED: failing-calls: strace may not trace processes here *****");
+            kinds.retain(|kind| *kind != InjectedFault::FailingCalls);
+        }
         if !kinds.contains(&InjectedFault::PullCable) {
             return (kinds, None);
         }

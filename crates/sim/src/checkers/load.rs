@@ -8,6 +8,9 @@ const HITS_MIN: u64 = 300;
 /// time, the other ones have them.
 const SHARE_MAX: u64 = 700;
 
+/// Leases that one node may lose, or it leaves its share to the others: with slow channels some lapse all the time.
+const LAPSES_MAX: u64 = 5;
+
 impl Cluster {
     /// Only where nothing went wrong: a node that is away leaves its share to the others.
     pub(crate) fn check_load(&mut self) {
@@ -15,6 +18,9 @@ impl Cluster {
             return;
         }
         let nodes = || self.nodes().filter_map(|host| self.hosts[host].node()).map(|node| node.statistics());
+        if nodes().any(|statistics| statistics.leases_lost > LAPSES_MAX) {
+            return;
+        }
         let requests: Vec<u64> = nodes().map(|statistics| statistics.requests).collect();
         let hits: u64 = nodes().map(|statistics| statistics.hits).sum();
         // What routers answer themselves, nodes need not share.

@@ -9,7 +9,7 @@ use redis::Connection;
 use serde_json::json;
 
 use super::one_key;
-use crate::cluster::{Layout, ProcessCluster};
+use crate::cluster::{Layout, ProcessCluster, without_shim};
 use crate::show::finding::Finding;
 use crate::show::{Stage, client};
 
@@ -113,16 +113,6 @@ fn until_told(cluster: &ProcessCluster, what: &str) -> Option<String> {
     }
 }
 
-/// The file without one shim.
-fn without_shim(text: &str, id: &str) -> String {
-    let tables = text.split("\n[[").enumerate();
-    let kept = tables.filter(|(_, table)| !table.starts_with(&format!("shim]]\nid = {id:?}\n")));
-    let tables: Vec<String> = kept
-        .map(|(index, table)| if index == 0 { table.to_owned() } else { format!("\n[[{table}") })
-        .collect();
-    tables.concat()
-}
-
 fn value_key(name: &str, router: usize, number: usize) -> String {
     format!("{name}:{router}:{number}")
 }
@@ -172,18 +162,4 @@ fn lost(routers: [SocketAddr; 2], name: &str, written: &[Vec<bool>; 2]) -> anyho
         }
     }
     Ok(lost)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::without_shim;
-
-    #[test]
-    fn a_file_loses_one_shim_and_nothing_else() {
-        let text = "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[shim]]\nid = \"shim-2\"\nlisten = \"y\"\n[[router]]\n";
-        assert_eq!(
-            without_shim(text, "shim-2"),
-            "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[router]]\n"
-        );
-    }
 }
