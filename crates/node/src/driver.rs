@@ -88,7 +88,7 @@ impl Role for NodeDriver {
     }
 
     fn rest(&mut self, now: Time) -> Duration {
-        self.peers.rest(self.node.rest(now))
+        self.peers.rest(now, self.node.rest(now))
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {

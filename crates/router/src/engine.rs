@@ -98,7 +98,7 @@ impl Engine {
 
     /// For how long no tick is needed if nothing happens.
     pub(crate) fn rest(&self, now: Time) -> Duration {
-        self.peers.rest(self.router.rest(now))
+        self.peers.rest(now, self.router.rest(now))
     }
 
     /// Whether every key can be reached.

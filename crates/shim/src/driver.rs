@@ -273,7 +273,7 @@ impl Role for ShimDriver {
     }
 
     fn rest(&mut self, now: Time) -> Duration {
-        self.parts.peers.rest(self.parts.shim.rest(now))
+        self.parts.peers.rest(now, self.parts.shim.rest(now))
     }
 
     fn status(&mut self, now: Time) -> MemberStatus {

@@ -34,6 +34,20 @@ fn wakes(process: u32) -> BTreeMap<String, f64> {
     wakes
 }
 
+/// Where a member is gone, those that dial it wake to try again, and not to look whether it is time for that.
+#[test]
+fn members_that_dial_who_is_gone_sleep() {
+    let _machine = shared();
+    let mut cluster = Cluster::apart(Layout::embedded(1));
+    let bounds = ["router-0", "leaf-0"];
+    let processes = bounds.map(|id| cluster.process(id).id());
+    cluster.kill("spine-0");
+    cluster.kill("shim-0");
+    for (id, process) in bounds.into_iter().zip(processes) {
+        until("it sleeps", || (wakes(process)[id] <= 40.0).then_some(()));
+    }
+}
+
 /// A member ticks a hundred times a second while anybody waits for it, and eight times to keep links and leases; what its peers say of
 /// themselves wakes it, too, and its storage.
 #[test]

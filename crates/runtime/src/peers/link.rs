@@ -7,7 +7,7 @@ use rand::RngExt;
 use wire::Peer;
 
 use crate::peers::frame::{Channel, Name};
-use crate::reactor::ConnectionId;
+use crate::reactor::{ConnectionId, TICK};
 use config::Address;
 
 /// First wait before a lost link is dialled again, doubled up to the maximum: fast after a restart, and yet
@@ -122,6 +122,15 @@ impl PeerLink {
 
     pub(crate) fn connection(&self, channel: Channel) -> Option<ConnectionId> {
         self.channels[channel as usize]
+    }
+
+    /// For how long a link that is not made needs no tick; none for one that is, or is the other end's to make.
+    pub(crate) fn rest(&self, now: Time) -> Option<Duration> {
+        match &self.dial {
+            _ if self.linked => None,
+            _ if !self.is_idle() => Some(TICK),
+            dial => dial.as_ref().map(|dial| dial.next.since(now).max(TICK)),
+        }
     }
 
     pub(crate) fn is_idle(&self) -> bool {

@@ -178,18 +178,15 @@ impl Peers {
         true
     }
 
-    /// For how long a member needs no tick of which nothing else is due for `rest`: a moment while any link is being made.
-    pub fn rest(&self, rest: Duration) -> Duration {
+    /// For how long from `now` a member needs no tick of which nothing else is due for `rest`: a moment while any link is being made,
+    /// and until the next time that one is tried.
+    pub fn rest(&self, now: Time, rest: Duration) -> Duration {
         if rest <= TICK {
             return TICK;
         }
-        let is_made = |link: &PeerLink| link.linked || link.dial.is_none() && link.is_idle();
-        let links = match self.links.iter().all(is_made) {
-            false => TICK,
-            true if self.links.iter().any(|link| link.linked) => LINKED_REST,
-            true => ALONE_REST,
-        };
-        rest.min(links)
+        let kept = if self.links.iter().any(|link| link.linked) { LINKED_REST } else { ALONE_REST };
+        let needs = |link: &PeerLink| link.rest(now).unwrap_or(kept);
+        rest.min(self.links.iter().map(needs).fold(kept, Duration::min))
     }
 
     /// Whether another process has this one's id.
