@@ -11,6 +11,7 @@ pub mod peers;
 pub mod reactor;
 mod ready;
 pub mod reload;
+mod resolver;
 pub mod spans;
 mod statistics_json;
 pub mod status;

@@ -19,6 +19,7 @@ mod membership;
 mod memcached;
 mod memory;
 mod near;
+mod no_threads;
 mod operations;
 mod outsiders;
 mod pipelines;

@@ -4,8 +4,11 @@ use std::io;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ureq::unversioned::transport::DefaultConnector;
+
 use super::{Span, SpanQueue, count, otlp};
 use crate::clock;
+use crate::resolver::ThreadlessResolver;
 use crate::stop::Stop;
 use crate::threads;
 use config::TracingConfig;
@@ -46,7 +49,7 @@ pub fn start(
         url,
         service: config.service_name.clone(),
         headers: config.headers.as_ref().clone(),
-        http: ureq::Agent::new_with_config(http),
+        http: ureq::Agent::with_parts(http, DefaultConnector::default(), ThreadlessResolver::default()),
         members,
         told: None,
         refused: 0,

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use ureq::Agent;
 use ureq::tls::TlsConfig;
+use ureq::unversioned::transport::DefaultConnector;
 
 use super::Asker;
+use crate::resolver::ThreadlessResolver;
 
 /// An HTTP client with the certificates of now. A request with certificates of its own would make a connection for itself each
 /// time, so it is the client that has them, and there is another one after they were loaded again.
@@ -49,5 +51,5 @@ fn agent(timeout: Duration, certificates: Option<&TlsConfig>) -> Agent {
         Some(certificates) => config.tls_config(certificates.clone()),
         None => config,
     };
-    Agent::new_with_config(config.build())
+    Agent::with_parts(config.build(), DefaultConnector::default(), ThreadlessResolver::default())
 }
