@@ -57,6 +57,5 @@ mod tests {
         assert_eq!(resolved("http://[::1]:7000/v1").expect("found"), [address("[::1]:7000")]);
         let local = resolved("https://localhost/").expect("found");
         assert!(local.iter().all(|found| found.ip().is_loopback() && found.port() == 443), "{local:?}");
-        assert!(resolved("http://nobody.invalid:1/").is_err());
     }
 }
