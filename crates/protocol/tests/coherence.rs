@@ -125,6 +125,7 @@ scripts! {
     slot_moves
     storage_comes_back_empty
     storage_comes_back_empty_behind_a_write
+    storage_emptied_between_two_processes
     strict_change_behind_a_write
     strict_change_during_a_fill
     strict_change_between_a_write_and_its_reading_back

@@ -434,6 +434,28 @@ fn a_router_that_does_not_answer_is_granted_nothing() {
     assert_eq!(world.get(1, 0, "k"), near("2"));
 }
 
+/// The shim hears that the link is gone, and the router, which is cut off, does not.
+#[test]
+fn a_router_whose_link_is_lost_is_waited_for() {
+    let mut world = World::with_a_copy_each();
+    world.deaf = Some(1);
+    world.step_shim(shim::Input::Unlinked(Peer::Router(RouterId(1))));
+    assert_eq!(world.get(1, 0, "k"), near("1"), "its lease runs");
+    let before = world.replies.len();
+    world.send(0, 0, "SET k 2");
+    world.run();
+    while world.replies.len() == before {
+        let begun = world.replies.len();
+        world.send(1, 0, "GET k");
+        let own: Vec<String> = world.replies.drain(begun..).collect();
+        assert!(own.is_empty() || own == ["1.0 $1 1"], "{own:?}");
+        world.wait(10);
+    }
+    world.send(1, 1, "GET k");
+    let last = world.replies.last().expect("replies");
+    assert!(!last.starts_with("1.1 "), "a write is done, and a router that was not asked answers {last:?}");
+}
+
 /// A router that goes on after it was stopped reads what clients have sent before it ticks, and before it hears of its shim.
 #[test]
 fn a_router_that_was_stopped_past_its_lease_answers_nothing_itself() {

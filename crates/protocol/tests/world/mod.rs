@@ -156,7 +156,7 @@ impl World {
             "resume" => self.paused[index(words[1])] = false,
             "kill" if words[1] == "s0" => self.shim = None,
             "kill" => self.nodes[index(words[1])] = None,
-            "start" if words[1] == "s0" => self.start_shim(),
+            "start" if words[1] == "s0" => self.start_shim_before(words.get(2).copied()),
             "start" => self.start_node(index(words[1])),
             "break" | "empty" => self.break_storage(words[0] == "empty"),
             "apply" => self.apply_stranded(),
@@ -299,6 +299,19 @@ impl World {
             traits,
             earlier: EarlierIncarnations::recorded(LEASE.restart_wait()),
         }));
+    }
+
+    /// A process of the shim; `emptied`: before storage that has lost everything since the last one served it.
+    fn start_shim_before(&mut self, storage: Option<&str>) {
+        if storage != Some("emptied") {
+            return self.start_shim();
+        }
+        self.storage = MiniStorage::default();
+        self.start_shim();
+        let Some(Parcel::Answer(StorageEvent::Up { earlier, .. })) = self.parcels.back_mut() else {
+            panic!("storage is up");
+        };
+        earlier.same_data = false;
     }
 
     fn traits(&self) -> StorageTraits {
