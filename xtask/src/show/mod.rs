@@ -141,9 +141,14 @@ fn report(
     before: f64,
     finding: Finding,
 ) -> anyhow::Result<()> {
+    // A part of a show takes no whole one's place.
+    let (flag, part) = match &options.only {
+        Some(only) => (format!(" --only {only}"), format!("-{only}")),
+        None => (String::new(), String::new()),
+    };
     let whole = json!({
         "show": what,
-        "command": format!("cargo xtask show {what}"),
+        "command": format!("cargo xtask show {what}{flag}"),
         "machine": bench::machine(),
         // On a machine that is busy with other things, latencies tell about those.
         "load_average_before": before,
@@ -153,7 +158,7 @@ fn report(
         "figures": finding.figures,
     });
     let text = serde_json::to_string_pretty(&whole)?;
-    std::fs::write(runs.join(format!("show-{what}.json")), format!("{text}\n"))?;
+    std::fs::write(runs.join(format!("show-{what}{part}.json")), format!("{text}\n"))?;
     if options.json {
         println!("{text}");
     } else {
