@@ -279,6 +279,12 @@ impl ProcessCluster {
         Ok(())
     }
 
+    /// kill -9, and another life at once.
+    pub(crate) fn restart(&mut self, id: &str) -> anyhow::Result<()> {
+        self.kill(id)?;
+        self.run(id)
+    }
+
     /// SIGTERM, and waits for a graceful end.
     pub(crate) fn terminate(&mut self, id: &str) -> anyhow::Result<()> {
         let process = self.processes.remove(id).with_context(|| format!("{id} does not run"))?;

@@ -292,22 +292,19 @@ impl Faults {
             | InjectedFault::KillController
             | InjectedFault::KillStorage => cluster.kill(victim)?,
             InjectedFault::BounceShim | InjectedFault::BounceRouter => {
-                cluster.kill(victim)?;
-                cluster.run(victim)?;
+                cluster.restart(victim)?;
             }
             InjectedFault::OtherFile => {
                 let change = OTHER_FILES.choose(&mut self.random).context("there are some")?;
                 let own = cluster.file_text(victim)?;
                 cluster.change_file(victim, change)?;
                 self.files.insert(victim.to_owned(), own);
-                cluster.kill(victim)?;
-                cluster.run(victim)?;
+                cluster.restart(victim)?;
             }
             InjectedFault::OtherLease => {
                 let lease_ms = OTHER_LEASES_MS.choose(&mut self.random).context("there are some")?;
                 cluster.change_file(victim, |text| with_lease(text, *lease_ms))?;
-                cluster.kill(victim)?;
-                cluster.run(victim)?;
+                cluster.restart(victim)?;
             }
             InjectedFault::FailingCalls => {
                 let calls = CALLS.choose(&mut self.random).context("there are some")?;
@@ -412,8 +409,7 @@ impl Faults {
                 InjectedFault::OtherFile => {
                     let own = self.files.remove(&victim).context("it had a file of its own")?;
                     cluster.change_file(&victim, |_| own)?;
-                    cluster.kill(&victim)?;
-                    cluster.run(&victim)?;
+                    cluster.restart(&victim)?;
                 }
                 InjectedFault::ReplaceShim => self.replace(cluster, &victim)?,
                 InjectedFault::Reset => cluster.proxy()?.reset(Some(&victim), None)?,

@@ -57,8 +57,7 @@ pub(super) fn show(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<(
         let written = write(routers, file.name)?;
         for (id, text) in APART.iter().zip(whole) {
             cluster.change_file(id, |_| text)?;
-            cluster.kill(id)?;
-            cluster.run(id)?;
+            cluster.restart(id)?;
         }
         cluster.wait_linked()?;
         let lost = lost(routers, file.name, &written)?;
@@ -88,13 +87,12 @@ pub(super) fn show(stage: &Stage<'_>, finding: &mut Finding) -> anyhow::Result<(
 fn restart_apart(cluster: &mut ProcessCluster, change: fn(&str) -> String) -> anyhow::Result<Vec<String>> {
     let mut whole = Vec::new();
     for id in APART {
-        cluster.kill(id)?;
         cluster.change_file(id, |text| {
             whole.push(text.to_owned());
             change(text)
         })?;
         anyhow::ensure!(whole.last() != Some(&cluster.file_text(id)?), "the file of {id} was to change");
-        cluster.run(id)?;
+        cluster.restart(id)?;
     }
     Ok(whole)
 }
