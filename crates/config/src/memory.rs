@@ -1,4 +1,5 @@
-//! What part of the memory that this process may have its clients, their large replies and its links get, unless the file says so. It takes none.
+//! What part of the memory that this process may have its clients, their large replies and its links get, unless the file says so.
+//! It takes none.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -186,6 +186,7 @@ impl Cluster {
         for effect in &effects {
             if let (shim::Effect::Send { message: Message::Fill(fill), .. }, Some(ticket)) =
                 (effect, answered)
+                && fill.granted
             {
                 self.births.note_fill(host, ticket, fill);
             }
