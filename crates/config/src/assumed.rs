@@ -14,6 +14,8 @@ const CONTROLLER_PORT: u16 = 7000;
 const SHIM_PORT: u16 = 7100;
 /// The first layer's; each has its own hundred.
 const NODE_PORT: u16 = 7200;
+/// Behind those of four layers.
+const STANDBY_PORT: u16 = 7600;
 const ROUTER_PORT: u16 = 6380;
 
 const LEAF: &str = "leaf";
@@ -33,6 +35,7 @@ pub(super) fn complete(table: &mut Table) -> Result<Vec<String>, ConfigError> {
     }
     let mut said = Vec::new();
     shims(table, &mut said)?;
+    standbys(table, &mut said)?;
     let racks = racks(table);
     layers(table, &mut said);
     nodes(table, &racks, &mut said)?;
@@ -117,6 +120,32 @@ fn shims(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
         filling.assume("rack", &id);
         filling.listen(SHIM_PORT, index)?;
         filling.say(said);
+    }
+    Ok(())
+}
+
+/// Called as the shim that they stand by for.
+fn standbys(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
+    let shims = members(table, "shim").iter().filter_map(Value::as_table);
+    let ids: Vec<String> = shims.filter_map(|shim| text(shim, "id")).collect();
+    let mut of_each: Vec<String> = Vec::new();
+    for (index, standby) in each(table, "standby").enumerate() {
+        let mut filling = Filling::new("standby", index, standby);
+        if let [only] = &ids[..] {
+            filling.assume("of", only);
+        }
+        let of = text(filling.member, "of").ok_or_else(|| {
+            ConfigError::new(format!(
+                "[[standby]] number {}: of is missing: write of = the id of a [[shim]]",
+                index + 1
+            ))
+        })?;
+        let before = of_each.iter().filter(|other| **other == of).count();
+        let id = if before == 0 { format!("{of}-standby") } else { format!("{of}-standby-{}", before + 1) };
+        filling.assume("id", &id);
+        filling.listen(STANDBY_PORT, index)?;
+        filling.say(said);
+        of_each.push(of);
     }
     Ok(())
 }
@@ -329,6 +358,28 @@ mod tests {
         ] {
             assert!(found.iter().any(|member| member == expected), "{expected}: {found:?}");
         }
+    }
+
+    #[test]
+    fn standbys_are_called_as_the_shim_that_they_stand_by_for() {
+        let standby = |of: &str| format!("[[standby]]\nof = \"{of}\"\n");
+        let text = shim(1) + &shim(2) + &standby("shim-1") + &standby("shim-0") + &standby("shim-1");
+        let config = parse(&text);
+        let found: Vec<String> =
+            config.standbys.iter().map(|standby| format!("{} {}", standby.id, standby.listen)).collect();
+        let expected = [
+            "shim-1-standby 127.0.0.1:7600",
+            "shim-0-standby 127.0.0.1:7601",
+            "shim-1-standby-2 127.0.0.1:7602",
+        ];
+        assert_eq!(found, expected);
+        let place = |id: &str| config.shim_place(id).map(|place| (place.shim.0, place.place));
+        assert_eq!(place("shim-1"), Some((1, 0)));
+        assert_eq!(place("shim-1-standby-2"), Some((1, 2)));
+        assert_eq!(place("shim-0-standby"), Some((0, 1)));
+        let addresses: Vec<String> =
+            config.shim_addresses(wire::ShimId(1)).map(ToString::to_string).collect();
+        assert_eq!(addresses, ["127.0.0.1:7101", "127.0.0.1:7600", "127.0.0.1:7602"]);
     }
 
     #[test]

@@ -30,6 +30,9 @@ id = "s0"
 rack = "r0"
 listen = "127.0.0.1:7100"
 storage = "redis://127.0.0.1:6379"
+[[standby]]
+id = "b0"
+listen = "127.0.0.1:7600"
 [[router]]
 id = "x0"
 listen = "127.0.0.1:6380"
@@ -39,7 +42,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 42] = [
+const VALUES: [(&str, &str, &str); 45] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -75,6 +78,9 @@ const VALUES: [(&str, &str, &str); 42] = [
     ("[[shim]]", "listen", "\"127.0.0.1:7101\""),
     ("[[shim]]", "storage", "\"redis://127.0.0.1:6378\""),
     ("[[shim]]", "admin", "\"127.0.0.1:7190\""),
+    ("[[standby]]", "id", "\"b1\""),
+    ("[[standby]]", "listen", "\"127.0.0.1:7601\""),
+    ("[[standby]]", "admin", "\"127.0.0.1:7690\""),
     ("[[router]]", "listen", "\"127.0.0.1:6390\""),
     ("[[router]]", "listen_unix", "\"/tmp/x0.sock\""),
     ("[[router]]", "threads", "2"),
@@ -85,7 +91,7 @@ const VALUES: [(&str, &str, &str); 42] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -100,6 +106,7 @@ const ELSEWHERE: [(&str, &str); 15] = [
     ("[[controller]]", "store_password_file"),
     ("[[shim]]", "storage_password_file"),
     ("[[shim]]", "durability"),
+    ("[[standby]]", "of"),
     ("[[router]]", "listen_tls"),
     ("[[user]]", "password_file"),
 ];

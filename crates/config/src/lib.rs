@@ -35,6 +35,7 @@ pub use limits::{Limits, Overload};
 pub use load::{ConfigError, Override};
 pub use members::{
     ControllerConfig, EtcdUrl, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
+    StandbyConfig,
 };
 pub use policy::{Caching, PolicyConfig};
 pub use roster::{Roster, RosterSize};
@@ -102,6 +103,8 @@ pub struct Config {
     pub nodes: Vec<NodeConfig>,
     #[serde(default, rename = "shim")]
     pub shims: Vec<ShimConfig>,
+    #[serde(default, rename = "standby")]
+    pub standbys: Vec<StandbyConfig>,
     #[serde(default, rename = "router")]
     pub routers: Vec<RouterConfig>,
     #[serde(default, rename = "user")]
@@ -138,12 +141,24 @@ pub fn router_thread(router: RouterId, thread: u16) -> RouterId {
     RouterId(router.0 + thread * ROUTERS_MAX)
 }
 
+/// Processes that may be one shim, itself included.
+pub const SHIM_PLACES_MAX: usize = 8;
+/// Shims of a cluster. With [`SHIM_PLACES_MAX`] every process that may be one has a number of its own, for who counts processes.
+pub const SHIMS_MAX: u16 = 1 << 13;
+
+/// One of the processes that may be a shim: 0 for its own entry, then its standbys as the file lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShimPlace {
+    pub shim: ShimId,
+    pub place: u8,
+}
+
 /// A member of the configuration, by its place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Member {
     Controller(usize),
     Node(NodeId),
-    Shim(ShimId),
+    Shim(ShimPlace),
     Router(RouterId),
 }
 
@@ -170,6 +185,7 @@ impl Config {
             layers: Vec::new(),
             nodes: Vec::new(),
             shims: Vec::new(),
+            standbys: Vec::new(),
             routers: Vec::new(),
             users: Vec::new(),
             first_life: false,
@@ -204,7 +220,7 @@ impl Config {
         let controller = self.controllers.iter().position(|c| c.id == id).map(Member::Controller);
         controller
             .or_else(|| self.node_id(id).map(Member::Node))
-            .or_else(|| self.shim_id(id).map(Member::Shim))
+            .or_else(|| self.shim_place(id).map(Member::Shim))
             .or_else(|| self.router_id(id).map(Member::Router))
     }
 
@@ -214,6 +230,37 @@ impl Config {
 
     pub fn shim_id(&self, id: &str) -> Option<ShimId> {
         self.shims.iter().position(|shim| shim.id == id).map(|index| ShimId(index as u16))
+    }
+
+    /// The process with this id, which is a shim's own or one that stands by for it.
+    pub fn shim_place(&self, id: &str) -> Option<ShimPlace> {
+        if let Some(shim) = self.shim_id(id) {
+            return Some(ShimPlace { shim, place: 0 });
+        }
+        let standby = self.standbys.iter().find(|standby| standby.id == id)?;
+        let shim = self.shim_id(&standby.of)?;
+        let place = self.standbys_of(shim).position(|standby| standby.id == id)?;
+        Some(ShimPlace { shim, place: place as u8 + 1 })
+    }
+
+    /// Who stands by for this shim, in the order of the file.
+    pub fn standbys_of(&self, shim: ShimId) -> impl Iterator<Item = &StandbyConfig> {
+        let id = self.shim(shim).id.as_str();
+        self.standbys.iter().filter(move |standby| standby.of == id)
+    }
+
+    /// Where each of the processes listens that may be this shim, by their places.
+    pub fn shim_addresses(&self, shim: ShimId) -> impl Iterator<Item = &Address> {
+        std::iter::once(&self.shim(shim).listen).chain(self.standbys_of(shim).map(|standby| &standby.listen))
+    }
+
+    /// The id and the admin address of a process that may be a shim.
+    pub fn shim_process(&self, place: ShimPlace) -> (&str, Option<SocketAddr>) {
+        let standby = (place.place as usize).checked_sub(1);
+        match standby.and_then(|index| self.standbys_of(place.shim).nth(index)) {
+            Some(standby) => (&standby.id, standby.admin),
+            None => (&self.shim(place.shim).id, self.shim(place.shim).admin),
+        }
     }
 
     pub fn router_id(&self, id: &str) -> Option<RouterId> {
@@ -242,10 +289,30 @@ impl Config {
     pub fn peer_name(&self, peer: Peer) -> String {
         let (role, number, id) = match peer {
             Peer::Node(id) => ("node", id.0, self.nodes.get(usize::from(id.0)).map(|node| &node.id)),
-            Peer::Shim(id) => ("shim", id.0, self.shims.get(usize::from(id.0)).map(|shim| &shim.id)),
+            Peer::Shim(id) => ("shim", id.0, self.shim_process_id(id)),
             Peer::Router(id) => ("router", id.0, self.router_of(id).map(|router| &router.id)),
         };
         id.cloned().unwrap_or_else(|| format!("{role}#{number}"))
+    }
+
+    fn shim_process_id(&self, process: ShimId) -> Option<&String> {
+        let (shim, place) = (process.0 % SHIMS_MAX, process.0 / SHIMS_MAX);
+        let own = self.shims.get(usize::from(shim))?;
+        match place.checked_sub(1) {
+            None => Some(&own.id),
+            Some(standby) => self.standbys_of(ShimId(shim)).nth(standby.into()).map(|standby| &standby.id),
+        }
+    }
+
+    /// The process with this id, as who counts processes calls it: a shim and its standbys are several, though one peer; a
+    /// controller is none.
+    pub fn process(&self, id: &str) -> Option<Peer> {
+        match self.member(id)? {
+            Member::Shim(ShimPlace { shim, place }) => {
+                Some(Peer::Shim(ShimId(shim.0 + u16::from(place) * SHIMS_MAX)))
+            }
+            _ => self.peer(id),
+        }
     }
 
     /// The peer with this id; a controller is none.
@@ -253,7 +320,7 @@ impl Config {
         match self.member(id)? {
             Member::Controller(_) => None,
             Member::Node(id) => Some(Peer::Node(id)),
-            Member::Shim(id) => Some(Peer::Shim(id)),
+            Member::Shim(place) => Some(Peer::Shim(place.shim)),
             Member::Router(id) => Some(Peer::Router(id)),
         }
     }
@@ -262,9 +329,10 @@ impl Config {
     pub fn member_ids(&self) -> impl Iterator<Item = &str> {
         let controllers = self.controllers.iter().map(|c| c.id.as_str());
         let shims = self.shims.iter().map(|shim| shim.id.as_str());
+        let standbys = self.standbys.iter().map(|standby| standby.id.as_str());
         let nodes = self.nodes.iter().map(|node| node.id.as_str());
         let routers = self.routers.iter().map(|router| router.id.as_str());
-        controllers.chain(shims).chain(nodes).chain(routers)
+        controllers.chain(shims).chain(standbys).chain(nodes).chain(routers)
     }
 
     /// The URL at which something is asked of a controller or of an admin endpoint.
@@ -278,7 +346,7 @@ impl Config {
         match self.member(id)? {
             Member::Controller(_) => None,
             Member::Node(id) => self.node(id).admin,
-            Member::Shim(id) => self.shim(id).admin,
+            Member::Shim(place) => self.shim_process(place).1,
             Member::Router(id) => self.router(id).admin,
         }
     }

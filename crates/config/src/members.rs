@@ -227,6 +227,27 @@ fn default_weight() -> u32 {
     1
 }
 
+/// `[[standby]]`: another process that may be the shim of a storage server, on another host.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StandbyConfig {
+    #[serde(default)]
+    pub id: String,
+    /// The shim in whose place it serves when that one does not; the only one, if it is not given.
+    #[serde(default)]
+    pub of: String,
+    #[serde(default = "unset_address")]
+    pub listen: Address,
+    #[serde(default)]
+    pub admin: Option<SocketAddr>,
+}
+
+impl StandbyConfig {
+    pub fn new(id: &str, of: &str, listen: Address) -> StandbyConfig {
+        StandbyConfig { id: id.to_owned(), of: of.to_owned(), listen, admin: None }
+    }
+}
+
 impl ShimConfig {
     pub fn new(id: &str, rack: &str, listen: Address, storage: StorageConfig) -> ShimConfig {
         ShimConfig {

@@ -85,7 +85,8 @@ impl Config {
     pub(super) fn is_on_one_machine(&self) -> bool {
         let controllers = self.controllers.iter().all(|controller| controller.listen.ip().is_loopback());
         let nodes = self.nodes.iter().all(|node| node.listen.is_local());
-        controllers && nodes && self.shims.iter().all(|shim| shim.listen.is_local())
+        let standbys = self.standbys.iter().all(|standby| standby.listen.is_local());
+        controllers && nodes && standbys && self.shims.iter().all(|shim| shim.listen.is_local())
     }
 }
 

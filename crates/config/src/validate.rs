@@ -15,7 +15,7 @@ use super::users;
 use super::words;
 use super::{
     ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, MemcachedPlacement, Mode, ROUTERS_MAX,
-    ReadyShims, ShimConfig,
+    ReadyShims, SHIM_PLACES_MAX, SHIMS_MAX, ShimConfig, StorageConfig,
 };
 use crate::Address;
 
@@ -45,6 +45,7 @@ impl Config {
         check_layers(self)?;
         check_nodes(self)?;
         check_racks(self)?;
+        check_standbys(self)?;
         check_controllers(self)?;
         check_routers(self)?;
         check_memcached(self)?;
@@ -121,8 +122,9 @@ fn members(config: &Config) -> impl Iterator<Item = (&'static str, &str)> {
     let controllers = config.controllers.iter().map(|member| ("controller", member.id.as_str()));
     let nodes = config.nodes.iter().map(|member| ("node", member.id.as_str()));
     let shims = config.shims.iter().map(|member| ("shim", member.id.as_str()));
+    let standbys = config.standbys.iter().map(|member| ("standby", member.id.as_str()));
     let routers = config.routers.iter().map(|member| ("router", member.id.as_str()));
-    controllers.chain(nodes).chain(shims).chain(routers)
+    controllers.chain(nodes).chain(shims).chain(standbys).chain(routers)
 }
 
 fn check_ids(config: &Config) -> Check {
@@ -142,7 +144,7 @@ fn check_ids(config: &Config) -> Check {
     }
     let counts = [
         ("node", config.nodes.len(), u16::MAX / 2),
-        ("shim", config.shims.len(), u16::MAX / 2),
+        ("shim", config.shims.len(), SHIMS_MAX),
         ("router", config.routers.len(), ROUTERS_MAX),
     ];
     for (section, count, max) in counts {
@@ -274,6 +276,34 @@ fn check_racks(config: &Config) -> Check {
                     layer.name, layer.name
                 ));
             }
+        }
+    }
+    Ok(())
+}
+
+/// Processes that may be shims, besides those of the shims' own entries.
+fn check_standbys(config: &Config) -> Check {
+    for standby in &config.standbys {
+        let at = format!("[[standby]] {:?}: of = {:?}", standby.id, standby.of);
+        let Some(shim) = config.shim_id(&standby.of) else {
+            let names = config.shims.iter().map(|shim| shim.id.as_str());
+            let hint = words::hint(&standby.of, names.clone());
+            return wrong(format!("{at}: no [[shim]] has this id{hint}; there are {}", quoted(names)));
+        };
+        let storage = &config.shim(shim).storage;
+        if matches!(storage, StorageConfig::Embedded | StorageConfig::Durable(_)) {
+            return wrong(format!(
+                "{at}: its storage is embedded, and so in one process only: nobody else can serve it; remove the standby, or give                  the shim a Redis, Valkey or memcached server"
+            ));
+        }
+        if storage.is_redis_cluster() {
+            return wrong(format!(
+                "{at}: its storage is a Redis Cluster, which standbys do not serve yet; remove the standby"
+            ));
+        }
+        let count = config.shim_addresses(shim).count();
+        if count > SHIM_PLACES_MAX {
+            return wrong(format!("{at}: it has {}; write up to {}", count - 1, SHIM_PLACES_MAX - 1));
         }
     }
     Ok(())
@@ -493,6 +523,9 @@ fn uses(config: &Config) -> Vec<Use> {
     }
     for shim in &config.shims {
         add(format!("[[shim]] {:?}", shim.id), "listen", shim.listen.clone(), peers);
+    }
+    for standby in &config.standbys {
+        add(format!("[[standby]] {:?}", standby.id), "listen", standby.listen.clone(), peers);
     }
     for router in &config.routers {
         for listen in router.listens() {

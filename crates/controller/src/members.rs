@@ -21,7 +21,9 @@ impl Members for Configured {
     }
 
     fn others(&self) -> Vec<Peer> {
-        (0..self.0.routers.len()).map(|index| Peer::Router(RouterId(index as u16))).collect()
+        let routers = (0..self.0.routers.len()).map(|index| Peer::Router(RouterId(index as u16)));
+        let standbys = self.0.standbys.iter().filter_map(|standby| self.0.process(&standby.id));
+        routers.chain(standbys).collect()
     }
 
     fn grown(&self, roster: &Roster) -> Result<Option<Configured>, String> {

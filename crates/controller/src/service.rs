@@ -121,7 +121,7 @@ impl Service {
     /// waits.
     pub(crate) fn heard(&self, now: Time) -> Option<(BTreeSet<String>, Vec<String>)> {
         let config = self.config();
-        let members = config.member_ids().filter(|id| config.peer(id).is_some()).map(str::to_owned);
+        let members = config.member_ids().filter(|id| config.process(id).is_some()).map(str::to_owned);
         let (heard, unheard): (Vec<_>, Vec<_>) = members.partition(|id| self.statuses.contains_key(id));
         (unheard.is_empty() || now >= self.heard_all).then(|| (heard.into_iter().collect(), unheard))
     }
@@ -180,12 +180,12 @@ impl Service {
             sequence: heartbeat.sequence,
             history: heartbeat.history,
             members: heartbeat.members.iter().map(beat).collect::<Result<_, _>>()?,
-            leaving: heartbeat.leaving.iter().filter_map(|id| self.config().peer(id)).collect(),
+            leaving: heartbeat.leaving.iter().filter_map(|id| self.config().process(id)).collect(),
         })
     }
 
     fn peer(&self, member: &MemberStatus) -> Result<Peer, HeartbeatRefusal> {
-        let peer = self.config().peer(member.id());
+        let peer = self.config().process(member.id());
         let (matches, role) = match member {
             MemberStatus::Node(_) => (matches!(peer, Some(Peer::Node(_))), "node"),
             MemberStatus::Shim(_) => (matches!(peer, Some(Peer::Shim(_))), "shim"),
@@ -238,9 +238,9 @@ impl Service {
     fn numbered_change(&self, change: StoreChange) -> Option<controller::Change<Roster>> {
         Some(match change {
             StoreChange::Registered { member } => {
-                controller::Change::Registered(self.config().peer(&member)?)
+                controller::Change::Registered(self.config().process(&member)?)
             }
-            StoreChange::Gone { member } => controller::Change::Gone(self.config().peer(&member)?),
+            StoreChange::Gone { member } => controller::Change::Gone(self.config().process(&member)?),
             StoreChange::NoMap => controller::Change::NoMap,
             StoreChange::Map { version, value } => {
                 let map = store::parse_map(&value).map_err(|error| error.to_string());

@@ -139,7 +139,7 @@ impl RunningMembers {
     pub(crate) fn lacks(&self) -> Option<String> {
         let instances = self.stages.iter().flat_map(|stage| &stage.instances);
         instances.map(|instance| instance.status.get()).find_map(|status| match status {
-            MemberStatus::Shim(shim) if !shim.storage_up => {
+            MemberStatus::Shim(shim) if !shim.storage_up && !shim.standing_by => {
                 Some(format!("the storage of {} is not up yet", shim.id))
             }
             MemberStatus::Router(router) if router.epoch == 0 => {

@@ -30,8 +30,8 @@ pub fn spawn(
     let listener = member.listen(&config.node(node).listen, certificates.peers_acceptor())?;
     let placement = member.placement()?;
     let mut peers = member.peers(Peer::Node(node), listener);
-    for (index, shim) in config.shims.iter().enumerate() {
-        peers.dial(&mut member.io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
+    for shim in (0..config.shims.len()).map(|index| ShimId(index as u16)) {
+        peers.dial_shim(&mut member.io, shim, config.shim_addresses(shim));
     }
     let driver = NodeDriver::new(Arc::clone(config), node, peers, placement);
     let span = tracing::error_span!(parent: None, "member", id, role = NodeDriver::NAME);

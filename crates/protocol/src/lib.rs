@@ -16,4 +16,5 @@ pub mod shards;
 pub mod shim;
 pub mod statistics;
 pub mod storage;
+pub mod succession;
 pub mod time;

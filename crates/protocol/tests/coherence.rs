@@ -73,6 +73,10 @@ scripts! {
     fill_read_before_a_write_began
     flushall_is_a_barrier
     flushall_lost_and_applied_late
+    handed_over
+    handed_over_past_a_node_that_is_stopped
+    handed_over_while_a_command_blocks
+    handed_over_while_it_is_asked
     hello_from_before_a_restart
     hello_late
     hello_repeated_after_the_session_opened
@@ -86,6 +90,7 @@ scripts! {
     key_leaves_storage_during_a_write
     key_leaves_storage_on_its_own
     large_value_of_a_hot_key
+    left_before_it_could_hand_over
     messages_repeat
     nil_is_cached
     node_owns_nothing

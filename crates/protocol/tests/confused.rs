@@ -493,7 +493,10 @@ impl Confusion {
                     self.tell_shim(shim::Input::Storage(StorageEvent::Fenced));
                 }
                 // Such a peer's client waits on.
-                shim::Effect::Purged { .. } | shim::Effect::Control { .. } => {}
+                shim::Effect::Purged { .. }
+                | shim::Effect::Control { .. }
+                | shim::Effect::Vacant
+                | shim::Effect::HandOver => {}
             }
         }
         self.carries_out = false;

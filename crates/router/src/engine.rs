@@ -78,8 +78,8 @@ impl Engine {
 
     pub(crate) fn dial(&mut self, io: &mut Io, config: &Config) {
         self.dial_nodes(io, config.nodes.iter().map(|node| &node.listen));
-        for (index, shim) in config.shims.iter().enumerate() {
-            self.peers.dial(io, Peer::Shim(ShimId(index as u16)), shim.listen.clone());
+        for shim in (0..config.shims.len()).map(|index| ShimId(index as u16)) {
+            self.peers.dial_shim(io, shim, config.shim_addresses(shim));
         }
     }
 
@@ -189,6 +189,9 @@ fn machine_config(config: &Config) -> RouterConfig {
         },
         value_bytes_max: config.limits.command_bytes_max.0 as usize,
         shim_names: config.shims.iter().map(|shim| shim.id.clone()).collect(),
+        has_standby: (0..config.shims.len())
+            .map(|index| config.standbys_of(ShimId(index as u16)).next().is_some())
+            .collect(),
         lease: config.cluster.lease_terms(),
         settings: settings(config),
         ..RouterConfig::default()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use config::{Config, key_bytes, key_text};
+use config::{Config, ShimPlace, key_bytes, key_text};
 use protocol::placement::Placement;
 use protocol::shim::{ALL_KEYS, Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
@@ -20,15 +20,12 @@ use runtime::peers::{PeerEvent, Peers};
 use runtime::reactor::{BusyMeter, Event, Io, ListenerId};
 use runtime::status::MemberStatus;
 use runtime::stop::Stop;
-use wire::{Message, ShimId};
 
 use crate::status::listed;
 use crate::storage::Storage;
 
-/// A stopping shim is left after this long, whatever is still under way.
+/// A stopping shim is left after a lease and this, whatever is still under way.
 const DRAIN_MAX: Duration = Duration::from_secs(2);
-/// Nothing may have been asked for this long before a stopping shim ends: commands may be on their way.
-const QUIET: Duration = Duration::from_millis(20);
 
 /// Others who write are logged this often at most.
 const FOREIGN_WRITERS_INTERVAL: Duration = Duration::from_secs(10);
@@ -38,7 +35,7 @@ pub(crate) type FirstWord = SyncSender<Result<(), String>>;
 
 pub(crate) struct Parts {
     pub(crate) config: Arc<Config>,
-    pub(crate) id: ShimId,
+    pub(crate) id: ShimPlace,
     pub(crate) shim: Shim,
     pub(crate) storage: Storage,
     pub(crate) peers: Peers,
@@ -57,7 +54,6 @@ pub(crate) struct ShimDriver {
     drain_until: Option<Time>,
     /// Storage has been left. What has been answered is to be written yet.
     stopped: bool,
-    asked: Time,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
     /// Others who write, as far as they are logged, and when.
@@ -79,7 +75,6 @@ impl ShimDriver {
             started: false,
             drain_until: None,
             stopped: false,
-            asked: Time(0),
             feed_refusal: None,
             foreign_writers: ForeignWritersSeen::default(),
             foreign_writers_told: Time(0),
@@ -98,9 +93,6 @@ impl ShimDriver {
             PeerEvent::Linked(peer) => self.step(io, clock::now(), Input::Linked(peer)),
             PeerEvent::Unlinked(peer) => self.step(io, clock::now(), Input::Unlinked(peer)),
             PeerEvent::Message { from, now, message } => {
-                if matches!(message, Message::Read(_) | Message::Execute(_) | Message::Fetch(_)) {
-                    self.asked = now;
-                }
                 self.step(io, now, Input::Message { from, message });
             }
         }
@@ -133,6 +125,8 @@ impl ShimDriver {
                     Effect::Control { ticket, control } => {
                         store(io, StorageInput::Control { ticket, control })
                     }
+                    Effect::Vacant => store(io, StorageInput::Vacant),
+                    Effect::HandOver => store(io, StorageInput::HandOver),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);
@@ -291,7 +285,7 @@ impl Role for ShimDriver {
 
     fn set(&mut self, io: &mut Io, config: Arc<Config>) {
         self.parts.config = config;
-        let settings = Box::new(self.parts.config.shim_settings(self.parts.id));
+        let settings = Box::new(self.parts.config.shim_settings(self.parts.id.shim));
         self.step(io, clock::now(), Input::Settings(settings));
     }
 
@@ -307,19 +301,19 @@ impl Role for ShimDriver {
         self.step(io, clock::now(), Input::Purge { number, scope });
     }
 
-    /// Goes on until what was asked is answered; commands that block are left to their fate.
+    /// Hands over to another process that may be this shim, or to this one's next life. What takes too long is left to its fate.
     fn stopping(&mut self, io: &mut Io) -> bool {
         if self.stopped {
             return true;
         }
         let now = clock::now();
-        let until = *self.drain_until.get_or_insert_with(|| {
+        if self.drain_until.is_none() {
             io.close_listener(self.parts.listener);
-            now.after(DRAIN_MAX)
-        });
-        let quiet = now.since(self.asked) >= QUIET;
-        let idle = self.parts.shim.waiting() == 0 && self.parts.shim.pending() == 0;
-        let ended = (quiet && idle) || now >= until;
+            self.drain_until =
+                Some(now.after(self.parts.config.cluster.lease_terms().restart_wait() + DRAIN_MAX));
+            self.step(io, now, Input::HandOver);
+        }
+        let ended = self.parts.shim.has_left() || self.drain_until.is_some_and(|until| now >= until);
         if ended {
             self.parts.storage.step(io, now, StorageInput::Leave, &mut self.storage_events);
             self.stopped = true;

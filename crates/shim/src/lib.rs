@@ -35,18 +35,23 @@ pub fn spawn(
     id: &str,
     stop: &Stop,
 ) -> Result<Instance, StartError> {
-    let shim = config.shim_id(id).ok_or_else(|| StartError::unknown(ShimDriver::NAME, id))?;
+    let place = config.shim_place(id).ok_or_else(|| StartError::unknown(ShimDriver::NAME, id))?;
+    let shim = place.shim;
+    let listen = config.shim_addresses(shim).nth(place.place.into());
+    let listen = listen.ok_or_else(|| StartError::unknown(ShimDriver::NAME, id))?;
     let mut member = NewMember::new(config, certificates, id)?;
-    let listener = member.listen(&config.shim(shim).listen, certificates.peers_acceptor())?;
+    let listener = member.listen(listen, certificates.peers_acceptor())?;
     let placement = member.placement()?;
+    let mut peers = member.peers(Peer::Shim(shim), listener);
+    peers.dial_siblings(&mut member.io, place.place, config.shim_addresses(shim));
     let own_stop = follower(stop);
     let (first_word, heard) = mpsc::sync_channel(1);
     let driver = ShimDriver::new(Parts {
         config: Arc::clone(config),
-        id: shim,
+        id: place,
         shim: Shim::new(machine_config(config, shim), Arc::clone(&placement)),
-        storage: storage::open(config, certificates, shim, member.waker()),
-        peers: member.peers(Peer::Shim(shim), listener),
+        storage: storage::open(config, certificates, place, member.waker()),
+        peers,
         placement,
         listener,
         stop: own_stop.clone(),

@@ -23,13 +23,13 @@ impl ShimDriver {
         let statistics = self.parts.shim.measured(now);
         let parts = &self.parts;
         let foreign = parts.shim.foreign_writers();
-        let member = parts.config.shim(parts.id);
+        let member = parts.config.shim(parts.id.shim);
         let mut sheds_total = sheds(&statistics);
         sheds_total.insert("large-reply".to_owned(), parts.peers.replies_dropped());
         let hottest_max = if parts.config.security.hide_keys { 0 } else { HOTTEST_MAX };
         let hottest = parts.shim.hottest(now, hottest_max).into_iter();
         MemberStatus::Shim(ShimStatus {
-            id: member.id.clone(),
+            id: parts.config.shim_process(parts.id).0.to_owned(),
             rack: member.rack.clone(),
             epoch: parts.placement.epoch(),
             statistics,

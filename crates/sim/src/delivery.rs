@@ -234,6 +234,8 @@ impl Cluster {
                         shim::Effect::Control { ticket, control } => {
                             self.step_storage(host, StorageInput::Control { ticket, control });
                         }
+                        shim::Effect::Vacant => self.step_storage(host, StorageInput::Vacant),
+                        shim::Effect::HandOver => self.step_storage(host, StorageInput::HandOver),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }
                 }

@@ -9,9 +9,9 @@ use crate::header::{
 use crate::key::{Digest, Key, View};
 use crate::message::{
     Ack, Cancel, Changed, Commit, Credit, Degree, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow,
-    Follows, Grant, Heat, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message, Offer, Part, Read, Refuse,
-    Reject, Renew, Reply, Revoke, Revoked, SetDegree, Status, Subscribe, Subscribers, TopicKind, Track,
-    Welcome, Window,
+    Follows, Grant, Handover, HandoverAck, Heat, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message,
+    Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Status, Subscribe,
+    Subscribers, Tenure, TopicKind, Track, Welcome, Window,
 };
 
 /// Most bytes of a key (Redis allows 512 MiB; nobody caches such keys).
@@ -69,6 +69,9 @@ mod operation {
     pub(super) const WINDOW: u8 = 28;
     pub(super) const HEAT: u8 = 29;
     pub(super) const SET_DEGREE: u8 = 30;
+    pub(super) const HANDOVER: u8 = 31;
+    pub(super) const HANDOVER_ACK: u8 = 32;
+    pub(super) const TENURE: u8 = 33;
 }
 
 /// Appends one message to `out`.
@@ -154,6 +157,20 @@ fn encode_tracking(message: &Message, out: &mut Vec<u8>) {
             let flags = flag(m.writer.is_some(), FLAG_VALUE);
             let header = Header { flags, request: m.writer.unwrap_or(0), ..of(operation::CHANGED) };
             frame(header, &Key::default(), &m.keys, out);
+        }
+        other => encode_succession(other, out),
+    }
+}
+
+fn encode_succession(message: &Message, out: &mut Vec<u8>) {
+    match message {
+        Message::Handover(m) => bare(Header { tail: [0, 0, 0, m.number], ..of(operation::HANDOVER) }, out),
+        Message::HandoverAck(m) => {
+            bare(Header { tail: [0, 0, 0, m.number], ..of(operation::HANDOVER_ACK) }, out);
+        }
+        Message::Tenure(m) => {
+            let flags = flag(m.age.is_some(), FLAG_GRANTED);
+            bare(Header { flags, tail: [0, 0, 0, m.age.unwrap_or(0)], ..of(operation::TENURE) }, out);
         }
         control => encode_control(control, out),
     }
@@ -257,7 +274,7 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
         Message::Window(m) => {
             bare(Header { tail: [0, 0, 0, u64::from(m.requests)], ..of(operation::WINDOW) }, out)
         }
-        _ => unreachable!("data messages are encoded above"),
+        _ => unreachable!("the others are encoded above"),
     }
 }
 
@@ -492,6 +509,9 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
             Message::SetDegree(SetDegree { key, degree: degree_from_byte(header.degree) })
         }
         operation::WINDOW => Message::Window(Window { requests: argument as u32 }),
+        operation::HANDOVER => Message::Handover(Handover { number: argument }),
+        operation::HANDOVER_ACK => Message::HandoverAck(HandoverAck { number: argument }),
+        operation::TENURE => Message::Tenure(Tenure { age: has(FLAG_GRANTED).then_some(argument) }),
         operation::REVOKED => Message::Revoked(Revoked { session, number: argument }),
         other => return Err(DecodeError::Operation(other)),
     })

@@ -106,6 +106,8 @@ pub enum Message {
     Changed(Changed),
     Part(Part),
     Credit(Credit),
+    Handover(Handover),
+    HandoverAck(HandoverAck),
     // Control channel: sessions and coherence.
     Hello(Hello),
     Welcome(Welcome),
@@ -122,6 +124,7 @@ pub enum Message {
     Heat(Heat),
     SetDegree(SetDegree),
     Window(Window),
+    Tenure(Tenure),
 }
 
 /// A cacheable single-key read (router to node or shim, node to shim).
@@ -452,6 +455,27 @@ impl Window {
     pub const UNLIMITED: u32 = u32::MAX;
 }
 
+/// A shim leaves in order: it answers what it has been sent, and whoever reads this sends nothing more, but keeps it for the
+/// process that is the shim next (shim to router or node).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Handover {
+    /// The same of one process each time.
+    pub number: u64,
+}
+
+/// Nothing comes behind this until the shim is another process, or has been waited for in vain (router or node to shim).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HandoverAck {
+    pub number: u64,
+}
+
+/// Whether the sender is the shim, of all processes that may be it, and for how long it has been in microseconds: the youngest
+/// tenure counts (shim to everybody, when a link is made and whenever it changes).
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Tenure {
+    pub age: Option<u64>,
+}
+
 impl Message {
     /// Whether it travels on the control channel, which overload of the data channel never delays.
     pub fn is_control(&self) -> bool {
@@ -472,6 +496,8 @@ impl Message {
                 | Message::Changed(_)
                 | Message::Part(_)
                 | Message::Credit(_)
+                | Message::Handover(_)
+                | Message::HandoverAck(_)
         )
     }
 }

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Heat, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked,
-    SetDegree, Subscribe, Subscribers, Track, Welcome, Window,
+    Grant, Handover, HandoverAck, Heat, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply,
+    Revoke, Revoked, SetDegree, Subscribe, Subscribers, Tenure, Track, Welcome, Window,
 };
 use wire::{
     DecodeError, Degree, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode,
@@ -131,6 +131,10 @@ fn control_samples() -> Vec<Message> {
             invalidations: 49,
         }),
         Message::SetDegree(SetDegree { key, degree: Degree(3) }),
+        Message::Handover(Handover { number: 50 }),
+        Message::HandoverAck(HandoverAck { number: 51 }),
+        Message::Tenure(Tenure { age: Some(52) }),
+        Message::Tenure(Tenure { age: None }),
     ]
 }
 

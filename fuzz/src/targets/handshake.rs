@@ -25,6 +25,7 @@ pub(crate) fn run(data: &[u8]) {
 fn hello(peer: Peer, nonce: u8) -> PeerHello {
     PeerHello {
         peer,
+        place: nonce,
         channel: Channel::Control,
         instance: 7,
         attempt: 9,

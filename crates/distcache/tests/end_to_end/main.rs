@@ -32,6 +32,7 @@ mod resp;
 mod scripts;
 mod sentinel;
 mod short_file;
+mod standbys;
 mod started_twice;
 mod status;
 mod stores;

@@ -1,6 +1,6 @@
 //! Sessions, invalidations and commits at a node: the rules of `coherence` applied to its table.
 
-use wire::message::{Ack, Commit, EarlyValue, Invalidate, Renew, Revoke, Revoked};
+use wire::message::{Ack, Commit, EarlyValue, Handover, HandoverAck, Invalidate, Renew, Revoke, Revoked};
 use wire::{Key, Message, Peer, ShimId, View};
 
 use super::Node;
@@ -14,7 +14,7 @@ use rand::RngExt;
 impl Node {
     pub(super) fn linked(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         let Some(link) = self.links.get_mut(usize::from(shim.0)) else { return };
-        link.linked = true;
+        (link.linked, link.hands_over) = (true, false);
         if link.session.is_opening() {
             self.hello(step, shim);
         }
@@ -29,7 +29,7 @@ impl Node {
     /// Copies stay: the lease alone governs them. What waits for an answer over the link will not get one.
     pub(super) fn unlinked(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         let Some(link) = self.links.get_mut(usize::from(shim.0)) else { return };
-        link.linked = false;
+        (link.linked, link.hands_over) = (false, false);
         // Hot now is not hot for ever.
         let placement = &self.placement;
         self.offers.retain(|offer| placement.shim(&offer.key) != shim);
@@ -60,9 +60,15 @@ impl Node {
         }
     }
 
+    /// The shim leaves: routers keep what is for it until another process is the shim.
+    pub(super) fn hands_over(&mut self, step: &mut NodeStep<'_>, shim: ShimId, handover: &Handover) {
+        self.links[usize::from(shim.0)].hands_over = true;
+        step.send(Peer::Shim(shim), Message::HandoverAck(HandoverAck { number: handover.number }));
+    }
+
     pub(super) fn open_session(&mut self, step: &mut NodeStep<'_>, shim: ShimId) {
         let link = &self.links[usize::from(shim.0)];
-        if matches!(link.session, NodeSession::Closed { .. }) && link.linked {
+        if matches!(link.session, NodeSession::Closed { .. }) && link.is_asked() {
             debug_assert_eq!(self.objects.count_of(shim), 0, "HELLO says that nothing is held");
             self.hello(step, shim);
         }

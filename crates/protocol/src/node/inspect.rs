@@ -103,7 +103,14 @@ impl Node {
     /// how long a copy has yet to live, and when RENEW was sent last, which only tells when it is sent again.
     pub fn fingerprint(&self, now: Time, shim: ShimId, state: &mut impl Hasher) {
         let Some(link) = self.links.get(usize::from(shim.0)) else { return };
-        (self.placement.epoch(), self.draining, self.owns, link.linked, link.fill_last, link.revoked)
+        (
+            self.placement.epoch(),
+            self.draining,
+            self.owns,
+            (link.linked, link.hands_over),
+            link.fill_last,
+            link.revoked,
+        )
             .hash(state);
         link.session.fingerprint(now, &self.config.lease, state);
         link.welcomed.hash(state);

@@ -137,11 +137,20 @@ struct ShimLink {
     /// The session that this process was welcomed to last, whether it is still open or not.
     welcomed: Option<u64>,
     linked: bool,
+    /// It leaves, and takes nothing new.
+    hands_over: bool,
     fill_last: u64,
     /// The session's last barrier that was obeyed here.
     revoked: u64,
     /// Keys with fetches under way.
     fetching: KeySet,
+}
+
+impl ShimLink {
+    /// Whether it can be asked for something.
+    fn is_asked(&self) -> bool {
+        self.linked && !self.hands_over
+    }
 }
 
 #[derive(Clone)]
@@ -260,6 +269,7 @@ impl Node {
                     Message::Reply(reply) => self.relay(step, shim, reply),
                     Message::Offer(offer) => self.offer(step, offer),
                     Message::Fill(fill) => self.filled(step, shim, fill),
+                    Message::Handover(handover) => self.hands_over(step, shim, &handover),
                     control => self.coherence(step, shim, control),
                 }
             }

@@ -118,7 +118,7 @@ impl Node {
     fn offer_later(&mut self, read: &Read, heat: u32) {
         let shim = self.placement.shim(&read.key);
         let link = &self.links[usize::from(shim.0)];
-        let opening = link.linked && link.session.id().is_none();
+        let opening = link.is_asked() && link.session.id().is_none();
         // No session is opened for a key that is never cached.
         let opening = opening && !self.config.settings.policies.of(&read.key.bytes).is_never();
         if opening && !self.admits_nothing() && self.offers.len() < OFFERS_WAITING_MAX {
@@ -132,7 +132,7 @@ impl Node {
         self.statistics.offers += 1;
         let shim = self.placement.shim(&offer.key);
         let link = &self.links[usize::from(shim.0)];
-        if self.admits_nothing() || !link.linked {
+        if self.admits_nothing() || !link.is_asked() {
             return;
         }
         if link.session.id().is_none() {
@@ -215,7 +215,7 @@ impl Node {
         let Some(object) = self.objects.get_mut(&key) else { return };
         let link = &mut self.links[usize::from(object.shim.0)];
         let shim = object.shim;
-        let (Some(session), true) = (link.session.id(), link.linked) else {
+        let (Some(session), true) = (link.session.id(), link.is_asked()) else {
             for waiter in waiters {
                 self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
             }
@@ -314,7 +314,7 @@ impl Node {
     /// Passes a read on to its shim; the reply comes back through this node.
     pub(super) fn forward(&mut self, step: &mut NodeStep<'_>, waiter: Waiter, mut read: Read) {
         let shim = self.placement.shim(&read.key);
-        if !self.links[usize::from(shim.0)].linked {
+        if !self.links[usize::from(shim.0)].is_asked() {
             self.statistics.sheds += 1;
             return self.fail_unlinked(step, waiter);
         }

@@ -36,6 +36,8 @@ pub struct RouterConfig {
     pub bounded: bool,
     /// The shims' names in errors, by `ShimId`.
     pub shim_names: Vec<String>,
+    /// For which shims others stand by, by `ShimId`: those that are lost are waited for.
+    pub has_standby: Vec<bool>,
     /// What storage understands.
     pub dialect: Dialect,
     /// Its clients are connections that take a large reply in parts.
@@ -66,6 +68,7 @@ impl Default for RouterConfig {
             tracked_max: crate::shim::TRACKED_MAX,
             bounded: false,
             shim_names: Vec::new(),
+            has_standby: Vec::new(),
             dialect: Dialect::Redis,
             streams: false,
             value_bytes_max: 1 << 20,

@@ -150,6 +150,7 @@ impl Router {
         if let Input::Settings(settings) = &input {
             self.set(settings);
         }
+        let before = effects.len();
         let Router { config, counters, front, flow } = self;
         let desk = &mut Desk { flow, step: RouterStep { now, config, counters, effects } };
         match input {
@@ -182,6 +183,7 @@ impl Router {
         desk.flow.tell_unblocked(&mut desk.step);
         settle(front, desk);
         front.killed.drain(..).for_each(|client| desk.step.close(client));
+        desk.flow.hold_back(&mut desk.step, before);
     }
 
     fn set(&mut self, settings: &RouterSettings) {
@@ -251,6 +253,7 @@ fn take_message(front: &mut Front, desk: &mut Desk<'_>, from: Peer, message: Mes
         Message::Part(part) => desk.flow.part(&mut desk.step, from, part),
         Message::Deliver(deliver) => front.delivered(desk, deliver),
         Message::Changed(changed) => front.changed(desk, from, &changed),
+        Message::Handover(handover) => desk.flow.told_handover(&mut desk.step, from, &handover),
         Message::Window(window) => desk.flow.told_window(&desk.step, from, &window),
         // Peers send a router nothing else; what comes anyway is as late as can be.
         message => {

@@ -34,6 +34,8 @@ statistics! {
             "a rise: an application asks for what cannot be"),
         commands_lost: counter("commands", "Commands under way to a shim when it was lost",
             "any: what became of writes is unknown"),
+        handovers: counter("times", "Times that a shim has said that it hands over to another process",
+            "once for each shim that is stopped: its commands wait for the next process and do not fail"),
         transactions_unwatched: counter("transactions", "EXECs that ran nothing because their WATCH was lost",
             "a steady rate: shims or their storage are lost while clients watch keys, and these try again"),
         error_replies: counter("replies", "Error replies from storage or shims",

@@ -54,6 +54,8 @@ impl Shards {
                 }
             }
             StorageEvent::Note { .. } => step.report(event),
+            // Servers are left for good, and not handed over.
+            StorageEvent::Left => {}
             StorageEvent::Unsubscribed => {
                 server.listens = false;
                 step.report(event);

@@ -28,6 +28,8 @@ const OVERLOADED: &[u8] =
 const HELD: &[u8] =
     b"-BUSY DistCache: storage came back, maybe without data that are cached, and is not asked before those copies are gone; \
       the command was not executed, try again in a second\r\n";
+const LEAVING: &[u8] =
+    b"-BUSY DistCache: this shim is being stopped; the command was not executed, try again in a moment\r\n";
 const FULL: &[u8] =
     b"-BUSY DistCache: too many commands wait for this storage server; the command was not executed, try again later\r\n";
 
@@ -44,6 +46,9 @@ impl Shim {
             }
             _ => return self.message(step, from, message),
         };
+        if self.is_leaving() {
+            return self.turn_away(step, from, &message, Bytes::from_static(LEAVING));
+        }
         self.windows.asked(step.now, from);
         let waited = requests::waited_before(&message);
         let room = self.has_room(step.now, &message, class);

@@ -14,6 +14,7 @@ use crate::time::Time;
 impl Shim {
     pub(super) fn coherence(&mut self, step: &mut ShimStep<'_>, holder: Peer, message: Message) {
         match message {
+            Message::Hello(_) if !self.stays() => {}
             Message::Hello(hello) => {
                 let answer = match self.holders[holder].session.hello(step.now, &hello) {
                     HelloAnswer::Open => {
@@ -60,7 +61,11 @@ impl Shim {
         let bounds = LeaseBounds {
             invalidate_oldest: link.owes_since(),
             storage_proof: self.proof,
-            duration_max: if shunned { Duration::ZERO } else { self.feed_lease_max(step.now, holder) },
+            duration_max: if shunned || !self.stays() {
+                Duration::ZERO
+            } else {
+                self.feed_lease_max(step.now, holder)
+            },
         };
         let terms = self.lease_terms(step.now);
         let link = &mut self.holders[holder];

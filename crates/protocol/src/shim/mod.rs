@@ -8,6 +8,7 @@ mod coherent;
 mod elastic;
 mod feed;
 mod foreign_writers;
+mod handover;
 mod holders;
 mod inspect;
 mod joins;
@@ -33,7 +34,7 @@ mod transaction;
 mod unblock;
 mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +142,9 @@ pub enum Input {
         number: u64,
         scope: PurgeTarget,
     },
+    /// This process ends: what it has begun is finished, and what storage and peers have with it goes to the next one. See
+    /// [`Shim::has_left`].
+    HandOver,
     Tick,
 }
 
@@ -167,6 +171,10 @@ pub enum Effect {
         number: u64,
         clean: bool,
     },
+    /// Another process that may be the shim is gone, as far as is known here.
+    Vacant,
+    /// Nothing is under way, and nothing can be granted any more.
+    HandOver,
 }
 
 /// What a storage ticket is for.
@@ -277,6 +285,8 @@ pub struct Shim {
     /// Hash slots between two servers, in order.
     moving: Vec<u16>,
     holders: Holders,
+    linked: BTreeSet<Peer>,
+    departure: handover::Departure,
     sessions_opened: u64,
     /// The last version taken; also what a key's state starts with.
     sequence: u64,
@@ -353,6 +363,8 @@ impl Shim {
             touching: Vec::new(),
             moving: Vec::new(),
             holders,
+            linked: BTreeSet::new(),
+            departure: handover::Departure::default(),
             sessions_opened: 0,
             sequence: 0,
             keys: KeyMap::default(),
@@ -402,6 +414,11 @@ impl Shim {
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let step = &mut ShimStep { now, effects };
         match input {
+            Input::Linked(peer) => self.linked(step, peer),
+            Input::Unlinked(peer) => self.unlinked(step, peer),
+            _ => {}
+        }
+        match input {
             Input::Message { from, message } => self.arrives(step, from, message),
             Input::Linked(node @ Peer::Node(_)) => self.repeat_to(step, node, Duration::ZERO),
             Input::Unlinked(Peer::Router(router)) => {
@@ -420,6 +437,7 @@ impl Shim {
             }
             Input::Unlinked(gone) => self.waiting.retain(|(from, _)| *from != gone),
             Input::Linked(Peer::Shim(_)) => {}
+            Input::HandOver => self.hand_over(step),
             Input::Storage(event) => self.storage_event(step, event),
             Input::Map(placement) => self.adopt(placement),
             Input::Settings(settings) => self.set(step, *settings),
@@ -432,6 +450,7 @@ impl Shim {
         self.begin_transfers(step);
         self.run_ready(step);
         self.begin_waiting(step);
+        self.depart(step);
     }
 
     /// Members are never taken out of a map, only marked down.
@@ -447,6 +466,7 @@ impl Shim {
     fn message(&mut self, step: &mut ShimStep<'_>, from: Peer, message: Message) {
         match (from, message) {
             (_, Message::Read(read)) => self.read(step, from, read),
+            (_, Message::HandoverAck(ack)) => self.handover_acknowledged(from, &ack),
             (Peer::Router(_), Message::Execute(execute)) => self.execute(step, from, execute),
             (_, Message::Credit(credit)) => self.credit(step, from, &credit),
             (Peer::Router(_), Message::Cancel(cancel)) => self.cancel(step, from, cancel.request),
@@ -464,6 +484,7 @@ impl Shim {
                 control => self.coherence(step, from, control),
             },
             (Peer::Router(router), message) => self.near(step, router, message),
+            (Peer::Shim(_), Message::Tenure(tenure)) => self.told_tenure(step, &tenure),
             _ => self.statistics.unexpected += 1,
         }
     }
@@ -490,6 +511,9 @@ impl Shim {
             let interval = self.lease_terms(step.now).duration / PROOFS_PER_LEASE;
             if step.now.since(self.proof) >= interval && step.now.since(self.proof_sent) >= interval {
                 self.prove(step);
+            }
+            if !self.stays() {
+                return;
             }
             self.touch(step);
             self.tick_topics(step);
@@ -557,7 +581,7 @@ impl Shim {
 
     /// Whether anything at all may be granted or committed.
     fn grants(&self) -> bool {
-        self.barriers.is_empty() && !self.quarantined_whole && self.hears() && self.is_alone()
+        self.barriers.is_empty() && !self.quarantined_whole && self.hears() && self.is_alone() && self.stays()
     }
 
     fn session_id(&mut self) -> u64 {

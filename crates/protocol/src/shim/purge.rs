@@ -20,6 +20,8 @@ const PURGES_MAX: usize = 64;
 pub(super) enum Requester {
     Client(Origin),
     Process(u64),
+    /// This process, which leaves.
+    Departure,
     Nobody,
 }
 
@@ -78,7 +80,7 @@ impl Shim {
     }
 
     /// A barrier without a command: each node drops all that it has of this shim.
-    fn purge_all(&mut self, step: &mut ShimStep<'_>, requester: Requester) {
+    pub(super) fn purge_all(&mut self, step: &mut ShimStep<'_>, requester: Requester) {
         let copies = self.keys.values().map(|state| servable(state.directory.entries.iter())).sum();
         let Some(purge) = self.begin_purge(step, requester, Vec::new()) else { return };
         let purging = &mut self.purges[purge as usize];
@@ -89,7 +91,8 @@ impl Shim {
 
     fn begin_purge(&mut self, step: &mut ShimStep<'_>, requester: Requester, left: Vec<Key>) -> Option<u32> {
         // What the configuration demands is not refused.
-        if self.purges.len() >= PURGES_MAX && requester != Requester::Nobody {
+        let must_be = matches!(requester, Requester::Nobody | Requester::Departure);
+        if self.purges.len() >= PURGES_MAX && !must_be {
             self.statistics.sheds += 1;
             self.purged(step, requester, None);
             return None;
@@ -125,6 +128,7 @@ impl Shim {
     fn purged(&mut self, step: &mut ShimStep<'_>, requester: Requester, copies: Option<u64>) {
         match (requester, copies) {
             (Requester::Nobody, _) => {}
+            (Requester::Departure, _) => self.all_revoked(step),
             (Requester::Process(number), copies) => {
                 step.effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
             }

@@ -29,7 +29,11 @@ impl Shim {
             }
             StorageEvent::Down { reason } => {
                 self.script_busy = None;
+                let was_up = matches!(self.storage, StorageState::Up { .. });
                 self.storage = StorageState::Down { reason };
+                if was_up {
+                    self.tell_tenure(step);
+                }
             }
             StorageEvent::Replies { ticket, replies } => {
                 let busy =
@@ -69,6 +73,7 @@ impl Shim {
             }
             // People read it.
             StorageEvent::Note { .. } => {}
+            StorageEvent::Left => self.left(step),
             StorageEvent::Published(push) => self.published(step, &push),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),
@@ -142,6 +147,7 @@ impl Shim {
             }
             self.hold_purges();
         }
+        self.tell_tenure(step);
         self.prove(step);
         self.restore_topics(step);
     }

@@ -80,6 +80,14 @@ impl StorageHealth {
         events.push(StorageEvent::Down { reason: self.named(reason) });
     }
 
+    /// Somebody else serves it, as is meant.
+    pub(super) fn wait(&mut self, reason: &str, events: &mut Vec<StorageEvent>) {
+        if reason != self.reason {
+            reason.clone_into(&mut self.reason);
+            events.push(StorageEvent::Down { reason: self.named(reason) });
+        }
+    }
+
     /// The server has another state than the one before. People are told whatever they were told a moment ago, because what it
     /// held may be gone: mostly it has just been seen to end.
     pub(super) fn void(&mut self, now: Time, events: &mut Vec<StorageEvent>) {

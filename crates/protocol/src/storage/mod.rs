@@ -134,6 +134,8 @@ pub enum StorageEvent {
     },
     /// Whatever was reported lost before has either been executed by now or never will be.
     Fenced,
+    /// What was handed over is another process' to take.
+    Left,
     /// For people, in the log: nothing follows from it.
     Note {
         level: NoteLevel,

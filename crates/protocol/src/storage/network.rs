@@ -48,6 +48,11 @@ pub enum StorageInput {
     },
     /// Every few milliseconds, and whenever somebody has woken the driver, as threads of the storage do.
     Tick,
+    /// Another process that may be the shim has left, or is gone, as far as others know.
+    Vacant,
+    /// Nothing is under way, and no copy can be served any more: another process may have the servers. `Left` follows once they say
+    /// so, and then `Leave`.
+    HandOver,
     /// The last that it is told: it leaves its servers as it found them, and closes everything.
     Leave,
 }

@@ -74,6 +74,7 @@ impl Backend for RedisSentinel {
             (None, StorageInput::Store(store)) => {
                 step.events.push(StorageEvent::Lost { ticket: store.ticket, sent: false });
             }
+            (None, StorageInput::HandOver) => step.events.push(StorageEvent::Left),
             (None, _) => {}
         }
     }

@@ -111,7 +111,9 @@ impl Cluster {
                 shim::Effect::Send { .. }
                 | shim::Effect::Control { .. }
                 | shim::Effect::Release { .. }
-                | shim::Effect::Purged { .. } => {}
+                | shim::Effect::Purged { .. }
+                | shim::Effect::Vacant
+                | shim::Effect::HandOver => {}
             }
         }
         state.shims[index].refresh();

@@ -21,7 +21,7 @@ use protocol::storage::{CommandControl, Lane, StorageEvent, StorageTraits, Store
 use protocol::time::Time;
 use smallvec::SmallVec;
 use storage::{MiniStorage, push};
-use wire::message::{Execute, Read, Window};
+use wire::message::{Execute, HandoverAck, Read, Window};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
@@ -51,6 +51,8 @@ pub(crate) struct World {
     now: Time,
     placement: Arc<Placement>,
     shim: Option<Shim>,
+    /// By the last process that was the shim.
+    handed_over: bool,
     nodes: [Option<Node>; 2],
     paused: [bool; 2],
     storage: MiniStorage,
@@ -98,6 +100,7 @@ impl World {
         let mut world = World {
             now: Time(10_000_000),
             shim: None,
+            handed_over: false,
             nodes: [None, None],
             paused: [false; 2],
             storage: MiniStorage::default(),
@@ -154,6 +157,7 @@ impl World {
             "copy" => self.copy(&rest(1)),
             "pause" => self.paused[index(words[1])] = true,
             "resume" => self.paused[index(words[1])] = false,
+            "leave" => self.leave(),
             "kill" if words[1] == "s0" => self.shim = None,
             "kill" => self.nodes[index(words[1])] = None,
             "start" if words[1] == "s0" => self.start_shim_before(words.get(2).copied()),
@@ -186,9 +190,8 @@ impl World {
             "unlink" => self.link(words[1], false),
             "unlink_router" => self.step_shim(shim::Input::Unlinked(ROUTER)),
             "cancel" => {
-                let request = self.named(words[1]);
-                let message = Message::Cancel(wire::message::Cancel { request });
-                self.post(ROUTER, SHIM, message);
+                let cancel = wire::message::Cancel { request: self.named(words[1]) };
+                self.post(ROUTER, SHIM, Message::Cancel(cancel));
             }
             _ => self.feed_command(&words),
         }
@@ -294,11 +297,11 @@ impl World {
         };
         self.shim = Some(Shim::new(config, Arc::clone(&self.placement)));
         let (incarnation, traits) = (self.incarnation, self.traits());
-        self.parcels.push_back(Parcel::Answer(StorageEvent::Up {
-            incarnation,
-            traits,
-            earlier: EarlierIncarnations::recorded(LEASE.restart_wait()),
-        }));
+        let earlier = match std::mem::take(&mut self.handed_over) {
+            true => EarlierIncarnations { same_data: true, ..EarlierIncarnations::recorded(Duration::ZERO) },
+            false => EarlierIncarnations::recorded(LEASE.restart_wait()),
+        };
+        self.parcels.push_back(Parcel::Answer(StorageEvent::Up { incarnation, traits, earlier }));
     }
 
     /// A process of the shim; `emptied`: before storage that has lost everything since the last one served it.
@@ -464,6 +467,10 @@ impl World {
     }
 
     fn post(&mut self, from: Peer, to: Peer, message: Message) {
+        // There is one shim, whatever it says, and nobody who asks too much of it.
+        if matches!(message, Message::Tenure(_)) || to == ROUTER && matches!(message, Message::Window(_)) {
+            return;
+        }
         self.send(Parcel::Message { from, to, message });
     }
 
@@ -526,6 +533,10 @@ impl World {
                 };
                 let _ = writeln!(self.log, "{name} = {text}{how}");
             }
+            Parcel::Message { from, to: to @ Peer::Router(_), message: Message::Handover(handover) } => {
+                let ack = HandoverAck { number: handover.number };
+                self.post(to, from, Message::HandoverAck(ack));
+            }
             Parcel::Message { from, to: Peer::Node(node), message } => {
                 self.step_node(usize::from(node.0), node::Input::Message { from, message });
             }
@@ -552,6 +563,14 @@ impl World {
         }
     }
 
+    /// The shim's process ends in order. Its links have been there for long.
+    fn leave(&mut self) {
+        for peer in [Peer::Node(NodeId(0)), Peer::Node(NodeId(1)), ROUTER] {
+            self.step_shim(shim::Input::Linked(peer));
+        }
+        self.step_shim(shim::Input::HandOver);
+    }
+
     fn step_shim(&mut self, input: shim::Input) {
         let mut effects = Vec::new();
         if let Some(shim) = &mut self.shim {
@@ -572,6 +591,13 @@ impl World {
                 }
                 shim::Effect::Control { control: CommandControl::Take { .. }, .. } => {
                     panic!("nobody here takes parts")
+                }
+                // There is no other.
+                shim::Effect::Vacant => {}
+                shim::Effect::HandOver => {
+                    self.handed_over = true;
+                    let _ = writeln!(self.log, "  s0 hands its storage over");
+                    self.parcels.push_back(Parcel::Answer(StorageEvent::Left));
                 }
                 shim::Effect::Purged { number, copies } => {
                     let _ = writeln!(self.log, "  purge {number} is done, {copies} copies");
@@ -759,6 +785,7 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(slots)) if slots.is_empty() => "storage>s0 all settled".into(),
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
+        Parcel::Answer(StorageEvent::Left) => "storage>s0 left".into(),
         Parcel::Answer(StorageEvent::ForeignWrites { count, .. }) => {
             format!("storage>s0 {count} foreign writes")
         }
@@ -826,6 +853,9 @@ fn what(message: &Message) -> String {
         Message::Ack(m) => format!("ACK {} v{}", text(&m.key), m.version),
         Message::Commit(m) => format!("COMMIT {} v{}", text(&m.key), m.version),
         Message::Evict(m) => format!("EVICT {} fill {}", text(&m.key), m.fill),
+        Message::Handover(_) => "HANDOVER".into(),
+        Message::HandoverAck(_) => "HANDOVER ACK".into(),
+        Message::Tenure(_) => "TENURE".into(),
         Message::Revoke(_) => "REVOKE".into(),
         Message::Revoked(_) => "REVOKED".into(),
         Message::Window(m) if m.requests == Window::UNLIMITED => "WINDOW unlimited".into(),

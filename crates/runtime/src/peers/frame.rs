@@ -5,7 +5,7 @@
 //!
 //! | kind | body |
 //! |------|------|
-//! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64 |
+//! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64, place u8, 3 bytes of zeros |
 //! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
 //! | 3 refusal | the reason, UTF-8 |
 //! | 5 taken | the reason, UTF-8: a refusal because another process has that id |
@@ -24,7 +24,7 @@ const MAGIC: [u8; 4] = *b"DCLK";
 const PREFIX_BYTES: usize = 8;
 /// The longest refusal that is read or sent: what an unproven peer may make us hold.
 const BODY_BYTES_MAX: usize = 512;
-pub(crate) const HELLO_BYTES: usize = 48;
+pub(crate) const HELLO_BYTES: usize = 52;
 pub const PROOF_BYTES: usize = 32;
 
 const KIND_HELLO: u8 = 1;
@@ -53,6 +53,8 @@ impl Channel {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerHello {
     pub peer: Peer,
+    /// Among the processes that may be this peer.
+    pub place: u8,
     pub channel: Channel,
     /// Random, one per process life of the peer.
     pub instance: u64,
@@ -141,6 +143,7 @@ impl PeerHello {
         frame[24..32].copy_from_slice(&self.attempt.to_be_bytes());
         frame[32..48].copy_from_slice(&self.nonce);
         frame[48..56].copy_from_slice(&digest.to_be_bytes());
+        frame[56] = self.place;
         frame
     }
 
@@ -156,6 +159,7 @@ impl PeerHello {
         let mut nonce = [0; 16];
         body.copy_to_slice(&mut nonce);
         let agreement = Agreement { mode, sharding, shims, digest: body.get_u64() };
+        let place = body.get_u8();
         let peer = match role {
             1 => Peer::Node(NodeId(id)),
             2 => Peer::Shim(ShimId(id)),
@@ -167,7 +171,7 @@ impl PeerHello {
             1 => Channel::Control,
             _ => return Err(PeerRefusal::Malformed),
         };
-        Ok(PeerHello { peer, channel, instance, attempt, nonce, agreement })
+        Ok(PeerHello { peer, place, channel, instance, attempt, nonce, agreement })
     }
 }
 

@@ -208,7 +208,15 @@ mod tests {
 
     fn hello(peer: Peer, nonce: u8) -> PeerHello {
         let channel = Channel::Control;
-        PeerHello { peer, channel, instance: 7, attempt: 9, nonce: [nonce; 16], agreement: AGREEMENT }
+        PeerHello {
+            peer,
+            place: 0,
+            channel,
+            instance: 7,
+            attempt: 9,
+            nonce: [nonce; 16],
+            agreement: AGREEMENT,
+        }
     }
 
     fn answering(key_byte: u8, nonce: u8) -> Handshake {
@@ -313,7 +321,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_hello_is_proven() {
-        for position in 8..56 {
+        for position in 8..57 {
             let mut first = Vec::new();
             let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
             let mut answer = answering(5, 2);

@@ -7,6 +7,7 @@ use rand::RngExt;
 use wire::Peer;
 
 use crate::peers::frame::{Channel, Name};
+use crate::peers::places::LinkKind;
 use crate::reactor::{ConnectionId, TICK};
 use config::Address;
 
@@ -39,6 +40,7 @@ const LOG_EVERY: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct PeerLink {
     pub(crate) peer: Peer,
+    pub(crate) kind: LinkKind,
     /// On the dialling side.
     pub(crate) dial: Option<Dial>,
     channels: [Option<ConnectionId>; 2],
@@ -98,9 +100,10 @@ impl LinkLog {
 }
 
 impl PeerLink {
-    pub(crate) fn new(peer: Peer) -> PeerLink {
+    pub(crate) fn new(peer: Peer, kind: LinkKind) -> PeerLink {
         PeerLink {
             peer,
+            kind,
             dial: None,
             channels: [None; 2],
             proven: [false; 2],
@@ -214,11 +217,12 @@ impl PeerLink {
 mod tests {
     use super::{BACKOFF, BACKOFF_MAX, Dial, LinkLog, PeerLink};
     use crate::peers::frame::Channel;
+    use crate::peers::places::LinkKind;
     use protocol::time::Time;
     use wire::{NodeId, Peer};
 
     fn dialled() -> PeerLink {
-        let mut link = PeerLink::new(Peer::Node(NodeId(0)));
+        let mut link = PeerLink::new(Peer::Node(NodeId(0)), LinkKind::Only);
         link.dial = Some(Dial::new("127.0.0.1:1".parse().unwrap(), Time(0)));
         link
     }
@@ -244,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_silent_node_is_lost_after_a_second_and_others_after_five() {
-        let (mut node, mut shim) = (dialled(), PeerLink::new(Peer::Shim(wire::ShimId(0))));
+        let (mut node, mut shim) = (dialled(), PeerLink::new(Peer::Shim(wire::ShimId(0)), LinkKind::Only));
         for link in [&mut node, &mut shim] {
             assert!(!link.is_silent(Time(10_000_000)), "nothing is linked yet");
             link.prove(Channel::Control);

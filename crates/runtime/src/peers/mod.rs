@@ -3,12 +3,15 @@
 //! A link is two connections, data and control, each opened by a handshake that proves the cluster's secret.
 //! The driver offers every event to `Peers::event` first and gets back those that are not a peer's.
 
+mod admission;
 mod connections;
 pub mod frame;
 pub mod handshake;
 mod link;
+mod places;
 mod unread;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -17,9 +20,10 @@ use protocol::time::Time;
 use wire::{Message, NodeId, Peer, RouterId, ShimId};
 
 use crate::peers::connections::{LinkRole, Slots};
-use crate::peers::frame::{Channel, Name, PeerFrame, PeerHello, PeerRefusal};
-use crate::peers::handshake::{Handshake, LinkKey};
+use crate::peers::frame::{Channel, Name, PeerFrame, PeerRefusal};
+use crate::peers::handshake::LinkKey;
 use crate::peers::link::{ALONE_REST, Dial, LINKED_REST, LinkLog, PeerLink};
+use crate::peers::places::{LinkKind, ShimCandidates};
 use crate::reactor::{ConnectionId, Event, Io, ListenerId, TICK};
 use crate::status::LinksStatus;
 use crate::tls::Dialer;
@@ -62,6 +66,8 @@ pub enum PeerEvent {
 
 pub struct Peers {
     identity: MemberIdentity,
+    /// This process' place among those that may be this member.
+    place: u8,
     handshake_max: Duration,
     /// For links over TCP; without it they are plain.
     dialer: Option<Dialer>,
@@ -76,6 +82,8 @@ pub struct Peers {
     links: Vec<PeerLink>,
     /// Position in `links` by role and id.
     positions: [Vec<Option<u32>>; 3],
+    /// Shims that several processes may be.
+    candidates: BTreeMap<ShimId, ShimCandidates>,
     queued: Vec<PeerEvent>,
     strangers: LinkLog,
     /// Messages that found no link are not among those that went out.
@@ -94,6 +102,7 @@ impl Peers {
             handshake_max,
             key: LinkKey::derive(&identity.secret),
             identity,
+            place: 0,
             dialer: None,
             unread_bytes_max: 64 << 20,
             instance: rand::random(),
@@ -101,6 +110,7 @@ impl Peers {
             slots: Slots::default(),
             links: Vec::new(),
             positions: Default::default(),
+            candidates: BTreeMap::new(),
             queued: Vec::new(),
             strangers: LinkLog::default(),
             counts: LinksStatus::default(),
@@ -151,9 +161,16 @@ impl Peers {
     /// Appends a message to the output of the link. False, and the message is dropped, if there is no link.
     /// True does not mean that it arrives; `Unlinked` tells of what may have been lost.
     pub fn send(&mut self, io: &mut Io, to: Peer, message: &Message) -> bool {
-        let Some(position) = self.find(to).filter(|&position| self.links[position].linked) else {
-            return false;
-        };
+        if to == self.identity.peer {
+            return self.send_to_siblings(io, message);
+        }
+        match self.find(to).filter(|&position| self.links[position].linked) {
+            Some(position) => self.send_over(io, position, message),
+            None => false,
+        }
+    }
+
+    fn send_over(&mut self, io: &mut Io, position: usize, message: &Message) -> bool {
         let (channel, bytes_max) = match message.is_control() {
             true => (Channel::Control, CONTROL_OUT_BYTES_MAX),
             false => (Channel::Data, DATA_OUT_BYTES_MAX),
@@ -279,7 +296,6 @@ impl Peers {
             io.unread(connection, bytes);
             return;
         }
-        let from = link.peer;
         self.links[position].heard();
         loop {
             if channel == Channel::Control && bytes.starts_with(&frame::ALIVE) {
@@ -289,7 +305,10 @@ impl Peers {
             match wire::decode(&mut bytes) {
                 Ok(Some(message)) if message.is_control() == (channel == Channel::Control) => {
                     self.counts.messages_in_total += 1;
-                    self.queued.push(PeerEvent::Message { from, now, message });
+                    self.heard(io, position, now, message);
+                    if !self.links[position].linked {
+                        return;
+                    }
                 }
                 Ok(Some(_)) => return self.unlink(io, position, &"a message on the wrong channel"),
                 Ok(None) => break,
@@ -321,17 +340,6 @@ impl Peers {
         self.unlink(io, position, &refusal);
     }
 
-    fn accept(&mut self, io: &mut Io, connection: ConnectionId) {
-        let now = io.now();
-        if self.slots.unproven_count() >= UNPROVEN_MAX {
-            io.close(connection);
-            self.complain(now, &format_args!("{UNPROVEN_MAX} connections wait for their handshake already"));
-            return;
-        }
-        let handshake = Handshake::answer(&self.key, self.hello(Channel::Data, 0));
-        self.slots.add_unproven(connection, Some(handshake), None, now.after(self.handshake_max));
-    }
-
     fn dial_link(&mut self, io: &mut Io, position: usize) {
         let link = &mut self.links[position];
         let Some(dial) = link.dial.as_ref().filter(|_| link.is_idle()) else { return };
@@ -343,130 +351,6 @@ impl Peers {
             self.links[position].attach(channel, connection);
             let deadline = self.links[position].started.after(self.handshake_max);
             self.slots.add_unproven(connection, None, Some((position as u32, channel)), deadline);
-        }
-    }
-
-    /// A dialled connection is there: say hello.
-    fn greet(&mut self, io: &mut Io, connection: ConnectionId) {
-        let Some(LinkRole::Unproven { link: Some((position, channel)), .. }) = self.slots.role(connection)
-        else {
-            return;
-        };
-        let (link, channel) = (&self.links[*position as usize], *channel);
-        let own = self.hello(channel, link.attempt);
-        let handshake = Handshake::dial(&self.key, own, link.peer, io.out(connection));
-        self.slots.set_handshake(connection, handshake);
-    }
-
-    fn hello(&self, channel: Channel, attempt: u64) -> PeerHello {
-        let MemberIdentity { peer, agreement, .. } = self.identity;
-        PeerHello { peer, channel, instance: self.instance, attempt, nonce: rand::random(), agreement }
-    }
-
-    fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now: Time) {
-        let Some((handshake, dialled)) = self.slots.handshake(connection) else { return };
-        handshake.vouch(io.vouched_roles(connection));
-        let stepped = handshake.step(&mut bytes, io.out(connection));
-        let admitted = match stepped {
-            Ok(None) => return io.unread(connection, bytes),
-            Ok(Some(hello)) => self.admit(io, connection, hello, dialled, now),
-            Err(refusal) => Err(refusal),
-        };
-        match admitted {
-            Ok(place) => self.receive(io, connection, place, bytes, now),
-            Err(refusal) => self.refuse(io, connection, &refusal, now),
-        }
-    }
-
-    /// A connection is proven and takes its place in a link.
-    fn admit(
-        &mut self,
-        io: &mut Io,
-        connection: ConnectionId,
-        hello: PeerHello,
-        dialled: Option<(u32, Channel)>,
-        now: Time,
-    ) -> Result<(usize, Channel), PeerRefusal> {
-        let position = match dialled {
-            Some((position, _)) => position as usize,
-            None => self.make_room(io, hello, now)?,
-        };
-        if let Some((handshake, _)) = self.slots.handshake(connection) {
-            handshake.accept(io.out(connection));
-        }
-        let link = &mut self.links[position];
-        (link.instance, link.attempt) = (hello.instance, hello.attempt);
-        link.attach(hello.channel, connection);
-        self.slots.prove(connection, position as u32, hello.channel);
-        if link.prove(hello.channel) {
-            link.started = now;
-            tracing::debug!(peer = %link.name(), "linked");
-            self.counts.peers += 1;
-            self.queued.push(PeerEvent::Linked(link.peer));
-            for channel in Channel::BOTH {
-                link.connection(channel).into_iter().for_each(|connection| io.resume(connection));
-            }
-            link.connection(Channel::Control).into_iter().for_each(|connection| io.set_urgent(connection));
-        }
-        Ok((position, hello.channel))
-    }
-
-    /// The link that an accepted connection belongs to. An older pair of the same process gives way; that of another process with
-    /// the same id does once it has fallen silent.
-    fn make_room(&mut self, io: &mut Io, hello: PeerHello, now: Time) -> Result<usize, PeerRefusal> {
-        let position = self.position(hello.peer);
-        let link = &self.links[position];
-        let same_process = link.instance == hello.instance;
-        if link.dial.is_some() || (!same_process && link.is_heard()) {
-            return Err(PeerRefusal::Duplicate(Name(hello.peer)));
-        }
-        let same_pair = same_process && link.attempt == hello.attempt;
-        if !link.is_idle() && (!same_pair || link.connection(hello.channel).is_some()) {
-            let reason = match same_process {
-                true => "it has connected anew",
-                false => "it says nothing, and another process of it has connected",
-            };
-            self.unlink(io, position, &reason);
-        }
-        let link = &mut self.links[position];
-        if link.is_idle() {
-            link.started = now;
-        }
-        Ok(position)
-    }
-
-    fn refuse(&mut self, io: &mut Io, connection: ConnectionId, refusal: &PeerRefusal, now: Time) {
-        self.counts.links_refused_total += 1;
-        self.taken |= matches!(refusal, PeerRefusal::Taken(_));
-        let (theirs, dialled) = match self.slots.handshake(connection) {
-            Some((handshake, dialled)) => (handshake.theirs(), dialled),
-            None => (None, None),
-        };
-        // Only who has proven the secret is known to be who it says it is.
-        let told = match refusal {
-            PeerRefusal::Disagreement { difference, .. } => Some(difference.to_string()),
-            PeerRefusal::Role { .. } | PeerRefusal::Duplicate(_) => Some(refusal.to_string()),
-            _ => None,
-        };
-        if let (Some(theirs), Some(told)) = (theirs, told) {
-            let position = self.position(theirs);
-            self.links[position].refuse(now, told);
-        }
-        frame::write_refusal(refusal, io.out(connection));
-        io.close_flushed(connection);
-        self.slots.remove(connection);
-        match dialled {
-            Some((position, _)) => {
-                let position = position as usize;
-                self.links[position].refuse(now, refusal.to_string());
-                if let Some(dial) = &mut self.links[position].dial {
-                    // This is no member that has yet to start.
-                    dial.quiet_until = Time(0);
-                }
-                self.links[position].release(connection);
-                self.unlink(io, position, refusal);
-            }
-            None => self.complain(now, refusal),
         }
     }
 
@@ -512,7 +396,7 @@ impl Peers {
         }
         if was_linked {
             self.counts.peers -= 1;
-            self.queued.push(PeerEvent::Unlinked(link.peer));
+            self.link_lost(io, position);
         }
     }
 
@@ -561,6 +445,11 @@ impl Peers {
     }
 
     fn find(&self, peer: Peer) -> Option<usize> {
+        if let Peer::Shim(shim) = peer
+            && let Some(followed) = self.followed(shim)
+        {
+            return followed;
+        }
         let (role, id) = key_of(peer);
         self.positions[role].get(id).copied().flatten().map(|position| position as usize)
     }
@@ -572,7 +461,7 @@ impl Peers {
             positions.resize(id + 1, None);
         }
         *positions[id].get_or_insert_with(|| {
-            self.links.push(PeerLink::new(peer));
+            self.links.push(PeerLink::new(peer, LinkKind::Only));
             self.links.len() as u32 - 1
         }) as usize
     }

@@ -35,6 +35,7 @@ impl Backend for Memory {
         match input {
             StorageInput::Store(store) => self.store(now, store, events),
             StorageInput::Tick => self.tick(now, events),
+            StorageInput::HandOver => events.push(StorageEvent::Left),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Config, RedisServers, RedisStorage, StorageConfig};
+use config::{Config, RedisServers, RedisStorage, ShimPlace, StorageConfig};
 use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
 use protocol::storage::durable::StoreLife;
@@ -14,14 +14,14 @@ use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::clock;
 use runtime::reactor::Waker;
 use runtime::tls::Certificates;
-use wire::ShimId;
 
 use super::Storage;
 use super::durable::{Durable, DurableSettings};
 use super::memory::Memory;
 
 /// `waker` is for storage with threads of its own.
-pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId, waker: Waker) -> Storage {
+pub(crate) fn open(config: &Config, certificates: &Certificates, place: ShimPlace, waker: Waker) -> Storage {
+    let shim = place.shim;
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
     match &config.shim(shim).storage {
         StorageConfig::Embedded => {
@@ -53,7 +53,7 @@ pub(crate) fn open(config: &Config, certificates: &Certificates, shim: ShimId, w
             };
             Storage::new(Box::new(Memcached::new(settings)), Some(address.clone()), None)
         }
-        StorageConfig::Redis(redis) => open_redis(config, certificates, shim, redis),
+        StorageConfig::Redis(redis) => open_redis(config, certificates, place, redis),
     }
 }
 
@@ -66,7 +66,13 @@ fn lease_record(config: &Config) -> LeaseRecord {
 }
 
 /// Validation has seen to it that there are certificates where the URL wants them.
-fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis: &RedisStorage) -> Storage {
+fn open_redis(
+    config: &Config,
+    certificates: &Certificates,
+    place: ShimPlace,
+    redis: &RedisStorage,
+) -> Storage {
+    let shim = place.shim;
     let timeout = Duration::from_millis(config.limits.storage_ms_max);
     // Servers that others name are known by their addresses.
     let tls = certificates.storage().filter(|_| redis.tls);
@@ -80,6 +86,7 @@ fn open_redis(config: &Config, certificates: &Certificates, shim: ShimId, redis:
         mark: config.marked_part(shim),
         adopts: config.adopts,
         lease_record: lease_record(config),
+        standby: config.standbys_of(shim).next().map(|_| place.place),
         cluster_mode: false,
         timeout,
         pinned_max: config.limits.blocking_max + config.limits.large_replies_max,

@@ -225,6 +225,7 @@ pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
         mark: Some(part),
         adopts: false,
         lease_record: LeaseRecord { wait: WAIT, limits: LeaseLimits::default(), is_first: true },
+        standby: None,
         cluster_mode: false,
         timeout: Duration::from_secs(5),
         pinned_max: 4,

@@ -1,7 +1,7 @@
 //! How long leases of incarnations may run after their users have gone, and whether who comes later is told so. Not whether
 //! anything is granted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits, LeaseTerms, Unrecorded};
@@ -26,11 +26,16 @@ pub(super) struct LeaseBook {
     pub(super) inherited: u64,
     /// How often leases ran on into an incarnation that knew them from the mark.
     pub(super) marked: u64,
+    /// How often one handed over whose leases would have run on.
+    pub(super) handed_over: u64,
+    /// Incarnations that were told that none of their copies can be served any more.
+    handing_over: BTreeSet<u64>,
 }
 
 impl LeaseBook {
     pub(super) fn new(limits: LeaseLimits) -> LeaseBook {
-        LeaseBook { limits, made: BTreeMap::new(), inherited: 0, marked: 0 }
+        let (made, handing_over) = Default::default();
+        LeaseBook { limits, made, inherited: 0, marked: 0, handed_over: 0, handing_over }
     }
 
     /// A command that the server has carried out.
@@ -42,6 +47,7 @@ impl LeaseBook {
                     .extend(users.map(|(number, wait)| (number, Made { wait, begun: now, ended: None })));
                 let less = shrunk(command.get(2).unwrap_or_default());
                 less.map(|(number, wait)| self.made.get_mut(&number).map(|made| made.wait = wait));
+                self.ends(command.get(2).unwrap_or_default());
             }
             (b"ACL", b"DELUSER") => {
                 for (number, _) in users {
@@ -49,6 +55,19 @@ impl LeaseBook {
                 }
             }
             _ => {}
+        }
+    }
+
+    pub(super) fn hands_over(&mut self, number: Option<u64>) {
+        self.handing_over.extend(number);
+    }
+
+    /// A record of one that has ended: only who hands over may take anything off.
+    fn ends(&mut self, name: &[u8]) {
+        let Some((number, wait)) = name.strip_suffix(b":ended").and_then(user) else { return };
+        if let Some(made) = self.made.get_mut(&number).filter(|_| self.handing_over.contains(&number)) {
+            self.handed_over += u64::from(wait < made.wait);
+            made.wait = made.wait.min(wait);
         }
     }
 

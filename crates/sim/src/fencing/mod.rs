@@ -62,6 +62,7 @@ mod tests {
             sum.fences += tally.fences;
             sum.inherited += tally.inherited;
             sum.marked += tally.marked;
+            sum.handed_over += tally.handed_over;
             sum.foreign += tally.foreign;
         }
         let enough = sum.executed >= least.executed
@@ -70,6 +71,7 @@ mod tests {
             && sum.fences >= least.fences
             && sum.inherited >= least.inherited
             && sum.marked >= least.marked
+            && sum.handed_over >= least.handed_over
             && sum.foreign >= least.foreign;
         assert!(enough || cases::alone(), "{sum:?}");
     }
@@ -86,6 +88,7 @@ mod tests {
                 fences: 250,
                 inherited: 50,
                 marked: 10,
+                handed_over: 20,
                 ..Tally::default()
             },
         );

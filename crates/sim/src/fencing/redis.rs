@@ -42,7 +42,9 @@ pub(super) enum Heal {
 pub(super) fn redis_settings(seed: u64) -> RedisSettings {
     let wait = WAITS[seed as usize % WAITS.len()];
     let record = LeaseRecord { wait, limits: LIMITS, is_first: false };
-    RedisSettings { pinned_max: 4, ..settings("the server".to_owned(), PATIENCE, seed, record) }
+    // Some of them know that there are others.
+    let standby = ((seed >> 8) % 4).checked_sub(1).map(|place| place as u8);
+    RedisSettings { pinned_max: 4, standby, ..settings("the server".to_owned(), PATIENCE, seed, record) }
 }
 
 /// The command with this number: carried out twice it would be answered otherwise.
@@ -143,6 +145,10 @@ impl Scene for RedisScene {
         world.scene.leases.executed(world.now, &done.outcome.command);
     }
 
+    fn hands_over(world: &mut World<RedisScene>, process: usize) {
+        world.scene.leases.hands_over(world.processes[process].up);
+    }
+
     fn comes_up(
         world: &mut World<RedisScene>,
         process: usize,
@@ -152,6 +158,7 @@ impl Scene for RedisScene {
         world.scene.leases.up(world.now, number, earlier)?;
         world.book.tally.inherited = world.scene.leases.inherited;
         world.book.tally.marked = world.scene.leases.marked;
+        world.book.tally.handed_over = world.scene.leases.handed_over;
         Ok(())
     }
 

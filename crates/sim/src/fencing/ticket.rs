@@ -78,6 +78,8 @@ pub struct Tally {
     pub inherited: u64,
     /// Incarnations that found the mark and no users, while leases of earlier ones might run on.
     pub marked: u64,
+    /// How often one handed over whose leases would have run on.
+    pub handed_over: u64,
     /// Changes by others that were noticed.
     pub foreign: u64,
 }

@@ -7,6 +7,8 @@ use super::world::{Event, Party, Scene, World};
 const PROCESSES_MAX: usize = 3;
 /// Between two troubles, mostly.
 const PEACE: u64 = 300_000;
+/// How long one that hands over is waited for.
+const HANDOVER_MAX: u64 = 2_000_000;
 /// How long somebody does nothing, at most.
 const PAUSE: u64 = 1_500_000;
 
@@ -33,11 +35,19 @@ impl<S: Scene> World<S> {
                 self.pause(Party::Process(process), time);
             }
             60..66 => self.end_process(process),
-            66..69 => {
+            66..68 => {
                 self.step(process, StorageInput::Leave)?;
                 self.end_process(process);
             }
-            69..98 => {
+            68..72 if !self.processes[process].leaves => {
+                self.processes[process].leaves = true;
+                S::hands_over(self, process);
+                // Whoever runs it does not wait for ever.
+                self.queue.push(self.now + HANDOVER_MAX, Event::Left(process));
+                self.step(process, StorageInput::HandOver)?;
+            }
+            72..76 => self.processes_but(process, StorageInput::Vacant)?,
+            76..98 => {
                 let draw = self.random.below(100);
                 S::trouble(self, draw)?;
             }
@@ -48,6 +58,12 @@ impl<S: Scene> World<S> {
             self.start_process();
         }
         Ok(())
+    }
+
+    /// All others believe that one is gone, rightly or not.
+    fn processes_but(&mut self, one: usize, input: StorageInput) -> Result<(), String> {
+        let others = (0..self.processes.len()).filter(|process| *process != one);
+        others.collect::<Vec<_>>().into_iter().try_for_each(|process| self.step(process, input.clone()))
     }
 
     pub(super) fn own_event(&mut self, wait_max: u64, what: S::Own) {
@@ -75,7 +91,7 @@ impl<S: Scene> World<S> {
     }
 
     /// The process is gone at once; what it has written may still arrive.
-    fn end_process(&mut self, process: usize) {
+    pub(super) fn end_process(&mut self, process: usize) {
         let own = &mut self.processes[process];
         (own.machine, own.up) = (None, None);
         let all: Vec<ConnectionId> = own.links.all().collect();

@@ -83,6 +83,9 @@ pub(super) trait Scene: Sized {
     /// A process hears something over a connection.
     fn hears(&mut self, _process: usize, _connection: ConnectionId) {}
 
+    /// A process is told that no copy of its incarnation can be served any more.
+    fn hands_over(_world: &mut World<Self>, _process: usize) {}
+
     /// A process has just come up, and is told of earlier leases.
     fn comes_up(
         _world: &mut World<Self>,
@@ -108,6 +111,8 @@ pub(super) enum Event<O> {
     Wire(usize, WireEvent),
     Tick(usize),
     Work(usize),
+    /// It has handed over, and ends.
+    Left(usize),
     /// Somebody does what was put off.
     GoOn(Party),
     Trouble,
@@ -142,6 +147,8 @@ pub(super) struct Process {
     pub(super) watches: u64,
     /// The last of them still watches.
     pub(super) watching: bool,
+    /// It asks nothing more.
+    pub(super) leaves: bool,
 }
 
 pub(super) struct World<S: Scene> {
@@ -245,6 +252,7 @@ impl<S: Scene> World<S> {
             reason: String::new(),
             watches: 0,
             watching: false,
+            leaves: false,
         });
         self.queue.push(self.now + 1, Event::Tick(process));
         self.queue.push(self.now + 1, Event::Work(process));
@@ -296,6 +304,11 @@ impl<S: Scene> World<S> {
                 self.step(process, StorageInput::Tick)
             }
             Event::Work(process) => self.work(process),
+            Event::Left(process) => {
+                self.step(process, StorageInput::Leave)?;
+                self.end_process(process);
+                Ok(())
+            }
             Event::GoOn(party) => self.go_on(party),
             Event::Trouble => self.trouble(),
             Event::Own(own) => S::happens(self, own),
@@ -310,7 +323,9 @@ impl<S: Scene> World<S> {
                 Doer::Process(connection) => Some(Party::Process(self.owner(connection))),
                 Doer::Kernel => None,
             },
-            Event::Tick(process) | Event::Work(process) => Some(Party::Process(*process)),
+            Event::Tick(process) | Event::Work(process) | Event::Left(process) => {
+                Some(Party::Process(*process))
+            }
             Event::GoOn(_) | Event::Trouble | Event::Own(_) => None,
         }
     }
@@ -436,6 +451,10 @@ impl<S: Scene> World<S> {
                 self.book.fenced(process, self.processes[process].server);
                 Ok(())
             }
+            StorageEvent::Left => {
+                self.queue.push(self.now + 1, Event::Left(process));
+                Ok(())
+            }
             StorageEvent::ForeignWrites { count, .. } => S::foreign_writes(self, count),
             _ => Ok(()),
         }
@@ -498,7 +517,7 @@ impl<S: Scene> World<S> {
 
     /// A process asks something of its storage.
     fn work(&mut self, process: usize) -> Result<(), String> {
-        if self.processes[process].machine.is_none() {
+        if self.processes[process].machine.is_none() || self.processes[process].leaves {
             return Ok(());
         }
         let mean = if self.now < self.troubled_until { 5_000 } else { 50_000 };

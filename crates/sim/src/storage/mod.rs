@@ -149,6 +149,7 @@ pub(crate) fn settings(
         mark: Some(marked_part()),
         adopts: false,
         lease_record,
+        standby: None,
         cluster_mode: false,
         timeout,
         pinned_max: 16,

@@ -31,6 +31,8 @@ struct Client {
     caching: bool,
     /// The name of the last command that was carried out, with its subcommand, as CLIENT LIST has it.
     last: String,
+    /// When that was, in milliseconds.
+    last_ms: u64,
     /// The other end has gone. What was read is carried out all the same.
     ended: bool,
 }
@@ -79,6 +81,7 @@ impl Server for RedisServer {
             redirect: None,
             caching: false,
             last: "NULL".to_owned(),
+            last_ms: 0,
             ended: false,
         };
         self.clients.insert(self.clients_made, client);
@@ -128,7 +131,7 @@ impl Server for RedisServer {
         if let Some(found) = self.clients.get_mut(&client) {
             found.input.pop_front();
             found.blocked = None;
-            found.last = full_name(&command);
+            (found.last, found.last_ms) = (full_name(&command), now_ms);
             if found.ended && found.input.is_empty() {
                 self.clients.remove(&client);
             }
@@ -287,7 +290,7 @@ impl RedisServer {
                 killed = self.delete_users(&users);
                 reply::integer(killed.len() as i64, &mut out);
             }
-            (b"CLIENT", b"LIST") => self.client_list(&mut out),
+            (b"CLIENT", b"LIST") => self.client_list(now_ms, &mut out),
             (b"CLIENT", b"KILL") => {
                 let id = std::str::from_utf8(command.arg(3)).ok().and_then(|id| id.parse::<u64>().ok());
                 killed.extend(id.filter(|id| self.clients.remove(id).is_some()));
@@ -402,11 +405,12 @@ impl RedisServer {
         }
     }
 
-    fn client_list(&self, out: &mut Vec<u8>) {
+    fn client_list(&self, now_ms: u64, out: &mut Vec<u8>) {
         let mut text = String::new();
         for (id, client) in &self.clients {
             let user = String::from_utf8_lossy(&client.user);
-            text.push_str(&format!("id={id} name= idle=0 cmd={} user={user}\n", client.last));
+            let idle = now_ms.saturating_sub(client.last_ms) / 1000;
+            text.push_str(&format!("id={id} name= idle={idle} cmd={} user={user}\n", client.last));
         }
         reply::bulk(text.as_bytes(), out);
     }

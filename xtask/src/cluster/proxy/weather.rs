@@ -71,7 +71,9 @@ impl WeatherKind {
             Message::Revoke(_) => WeatherKind::Revoke,
             Message::Revoked(_) => WeatherKind::Revoked,
             // Hints, as windows are.
-            Message::Window(_) | Message::Heat(_) | Message::SetDegree(_) => WeatherKind::Window,
+            Message::Window(_) | Message::Heat(_) | Message::SetDegree(_) | Message::Tenure(_) => {
+                WeatherKind::Window
+            }
             Message::Read(_)
             | Message::Reply(_)
             | Message::Execute(_)
@@ -86,7 +88,9 @@ impl WeatherKind {
             | Message::Track(_)
             | Message::Changed(_)
             | Message::Part(_)
-            | Message::Credit(_) => return None,
+            | Message::Credit(_)
+            | Message::Handover(_)
+            | Message::HandoverAck(_) => return None,
         })
     }
 }

@@ -95,6 +95,7 @@ impl Talk {
             }
             ProbeProtocol::Link { key, peer, agreement } => {
                 let own = PeerHello {
+                    place: 0,
                     peer: Peer::Router(RouterId(rand::random_range(LIBRARY_FIRST..=u16::MAX))),
                     channel: Channel::Control,
                     instance: rand::random(),

@@ -9,6 +9,8 @@ use super::{Directory, RedisServer, free_port};
 pub(crate) struct Layout {
     /// One shim for each.
     pub(crate) storage: Vec<String>,
+    /// So many stand by for each shim.
+    pub(crate) standbys: usize,
     pub(crate) racks: usize,
     pub(crate) spines: usize,
     pub(crate) routers: Vec<SocketAddr>,
@@ -38,6 +40,7 @@ impl Layout {
     pub(crate) fn new(storage: Vec<String>) -> Layout {
         Layout {
             storage,
+            standbys: 0,
             racks: 1,
             spines: 1,
             routers: vec![loopback()],
@@ -81,7 +84,18 @@ impl Layout {
         ids.extend((0..self.routers.len()).map(|index| format!("router-{index}")));
         ids.extend(self.nodes());
         ids.extend((0..self.storage.len()).map(|index| format!("shim-{index}")));
+        ids.extend(self.standbys().map(|(_, id)| id));
         ids
+    }
+
+    /// Each with the shim that it stands by for.
+    fn standbys(&self) -> impl Iterator<Item = (usize, String)> + '_ {
+        (0..self.storage.len()).flat_map(|shim| {
+            (0..self.standbys).map(move |index| match index {
+                0 => (shim, format!("shim-{shim}-standby")),
+                more => (shim, format!("shim-{shim}-standby-{}", more + 1)),
+            })
+        })
     }
 
     /// Leaf nodes and shims listen on TCP, spine nodes on Unix sockets, so that both are used.
@@ -114,6 +128,9 @@ impl Layout {
             let rack = shim % self.racks;
             writeln!(out, "[[shim]]\nid = \"shim-{shim}\"\nrack = \"r{rack}\"\nstorage = \"{storage}\"")?;
             writeln!(out, "listen = \"{}\"", loopback())?;
+        }
+        for (shim, _) in self.standbys() {
+            writeln!(out, "[[standby]]\nof = \"shim-{shim}\"\nlisten = \"{}\"", loopback())?;
         }
         for (router, address) in self.routers.iter().enumerate() {
             let socket = directory.join(&format!("router-{router}.sock"));

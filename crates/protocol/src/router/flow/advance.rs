@@ -44,6 +44,12 @@ impl Flow {
                     self.lost(step, request);
                 }
             }
+            Todo::Unsent { shim, mut requests } => {
+                if let Some(request) = requests.next() {
+                    self.todos.push(Todo::Unsent { shim, requests });
+                    self.unsent(step, shim, request);
+                }
+            }
             Todo::Hanging { from } => {
                 if let Some(index) = self.traffic.members.hanging(step.now, from) {
                     step.counters.breakers_opened += 1;

@@ -53,6 +53,11 @@ pub(crate) enum Todo {
     },
     /// Requests whose members are gone.
     Lost(std::vec::IntoIter<u64>),
+    /// Requests that have waited in vain for a process that is this shim.
+    Unsent {
+        shim: ShimId,
+        requests: std::vec::IntoIter<u64>,
+    },
     /// Nodes from this one on are looked at: those that leave reads unanswered for too long are left alone.
     Hanging {
         from: usize,

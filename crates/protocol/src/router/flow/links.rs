@@ -22,14 +22,20 @@ impl Flow {
         if let (Peer::Shim(_), Some(follow)) = (peer, told) {
             step.send(peer, Message::Follow(follow.clone()));
         }
+        if let Peer::Shim(shim) = peer {
+            self.end_handover(step, shim);
+        }
     }
 
     pub(crate) fn unlinked(&mut self, step: &mut RouterStep<'_>, peer: Peer) {
         self.traffic.near.unlinked(step, peer);
-        self.traffic.members.set_linked(peer, false);
-        self.traffic.windows.linked(peer, false);
         let watches = self.callers.all_mut().filter_map(|caller| caller.watch.as_mut());
         watches.filter(|watch| Peer::Shim(watch.home.shim) == peer).for_each(|watch| watch.lost = true);
+        if matches!(peer, Peer::Shim(shim) if self.awaits_successor(step, shim)) {
+            return;
+        }
+        self.traffic.members.set_linked(peer, false);
+        self.traffic.windows.linked(peer, false);
         self.vanished(|asked| asked == peer);
     }
 
@@ -76,6 +82,7 @@ impl Flow {
 
     pub(crate) fn tick(&mut self, step: &mut RouterStep<'_>) {
         self.traffic.near.tick(step);
+        self.tick_handovers(step);
         self.traffic.budget.tick(step.now);
         self.todos.push(Todo::FindExpired);
         self.todos.push(Todo::EndPause);

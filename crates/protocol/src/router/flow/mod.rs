@@ -16,6 +16,7 @@ pub(crate) mod event;
 pub(crate) mod figures;
 pub(crate) mod follow;
 pub(crate) mod gather;
+pub(crate) mod handover;
 pub(crate) mod interest;
 pub(crate) mod keyless;
 mod known_places;

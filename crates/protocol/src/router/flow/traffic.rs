@@ -10,6 +10,7 @@ use crate::placement::Placement;
 use crate::router::config::RouterConfig;
 use crate::router::flow::budget::Budget;
 use crate::router::flow::elastic::ElasticViews;
+use crate::router::flow::handover::Handovers;
 use crate::router::flow::interest::Interests;
 use crate::router::flow::known_places::KnownPlaces;
 use crate::router::flow::learned::Learned;
@@ -29,6 +30,7 @@ pub(crate) struct RequestTraffic {
     pub(crate) windows: Windows,
     pub(crate) interests: Interests,
     pub(crate) near: NearCopies,
+    pub(crate) handovers: Handovers,
     pub(crate) budget: Budget,
     pub(crate) random: SmallRng,
 }
@@ -47,6 +49,7 @@ impl RequestTraffic {
             interests: Interests::default(),
             // Another process with this router's id draws other numbers.
             near: NearCopies::new(config.settings.near.clone(), config.lease, config.seed.rotate_left(32)),
+            handovers: Handovers::default(),
             budget: Budget::new(),
             random: SmallRng::seed_from_u64(config.seed),
         }

@@ -155,6 +155,9 @@ impl Backend for Memcached {
                 self.closed(step, connection, &reason);
             }
             StorageInput::Tick => self.tick(step),
+            // Who stands by looks for the connections of this one all the time.
+            StorageInput::Vacant => {}
+            StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => self.leave(step),
         }
     }

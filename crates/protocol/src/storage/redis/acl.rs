@@ -156,17 +156,33 @@ pub(super) fn rules(list: &Value, user: &[u8]) -> Option<Vec<Bytes>> {
 }
 
 /// The first of `users` that somebody is connected as, from the text of CLIENT LIST.
-pub(super) fn connected<'a>(clients: &str, users: &'a [String]) -> Option<&'a str> {
-    let names =
-        clients.lines().flat_map(|line| line.split(' ')).filter_map(|word| word.strip_prefix("user="));
-    names.into_iter().find_map(|name| users.iter().find(|user| *user == name).map(String::as_str))
+pub(super) fn connected<'a>(clients: &'a str, users: &'a [String]) -> Option<&'a str> {
+    connections(clients, users).map(|(user, _)| user).next()
+}
+
+/// For how long nobody who is connected as one of `users` has sent anything, in whole seconds; none if nobody is.
+pub(super) fn silence(clients: &str, users: &[String]) -> Option<Duration> {
+    let idle = |line: &str| field(line, "idle=").and_then(|idle| idle.parse().ok()).unwrap_or(0);
+    connections(clients, users).map(|(_, line)| Duration::from_secs(idle(line))).min()
+}
+
+/// The connections of `users`, each with its line.
+fn connections<'a>(clients: &'a str, users: &'a [String]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    clients.lines().filter_map(|line| {
+        let name = field(line, "user=")?;
+        Some((users.iter().find(|user| *user == name)?.as_str(), line))
+    })
+}
+
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.split(' ').find_map(|word| word.strip_prefix(name))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::{FenceName, Legacy, OtherUsers, UserKind, connected, rules, user_name};
+    use super::{FenceName, Legacy, OtherUsers, UserKind, connected, rules, silence, user_name};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -203,6 +219,14 @@ mod tests {
         let user = |name: &str| [name.to_owned()];
         assert_eq!(connected(clients, &user("a")), Some("a"));
         assert!(connected(clients, &user("b")).is_none() && connected("", &user("a")).is_none());
+    }
+
+    #[test]
+    fn who_is_connected_is_as_silent_as_the_connection_that_spoke_last() {
+        let clients =
+            "id=3 name=idle=1 idle=7 user=a\nid=4 name= idle=3 flags=N user=a\nid=5 idle=0 user=b\n";
+        let silent = |name: &str| silence(clients, &[name.to_owned()]).map(|silence| silence.as_secs());
+        assert_eq!((silent("a"), silent("b"), silent("c")), (Some(3), Some(0), None));
     }
 
     fn fence(cluster: &str, shim: &str, slots: Option<(u16, u16)>) -> FenceName {

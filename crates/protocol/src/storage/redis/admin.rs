@@ -6,6 +6,7 @@ use bytes::Bytes;
 use wire::foreign::{Foreign, speaks};
 use wire::resp::{ReplyScanner, Value};
 
+use super::settings::RedisSettings;
 use super::takeover::{Progress, Takeover, Trouble};
 use crate::storage::backoff::Backoff;
 use crate::storage::network::{ConnectionId, Endpoint, Network};
@@ -18,6 +19,15 @@ const RECHECK: Duration = Duration::from_millis(250);
 /// connect; the last is how long nobody serves after a successor has died.
 const STANDBY_MIN: Duration = Duration::from_secs(1);
 const STANDBY_MAX: Duration = Duration::from_secs(16);
+/// The same of a process that is there to stand by,
+const WATCH: Duration = Duration::from_millis(200);
+/// when it has found nobody for once,
+const WATCH_AGAIN: Duration = Duration::from_millis(50);
+/// and for a while after it has heard that the other one leaves or is gone.
+const ALERT: Duration = Duration::from_millis(10);
+const ALERT_FOR: Duration = Duration::from_secs(1);
+/// At the start the first of them goes ahead.
+const START_DELAY: Duration = Duration::from_millis(100);
 /// How long a server that says BUSY or LOADING is left alone.
 const WAIT: Duration = Duration::from_millis(100);
 
@@ -40,11 +50,15 @@ pub(super) enum News {
     /// Connections and grants of the last incarnation are void.
     Void,
     Trouble(Trouble),
+    /// This incarnation's user is gone: another process may be the shim.
+    Left,
 }
 
 pub(super) struct Admin {
     endpoint: Endpoint,
     tls: bool,
+    /// From the first tick to the first dial.
+    delay: Option<Duration>,
     connection: Option<ConnectionId>,
     connected: bool,
     /// It has answered on this connection.
@@ -57,15 +71,20 @@ pub(super) struct Admin {
     checked: Time,
     /// The next pause of a process that was replaced.
     standby: Duration,
+    /// The other one has left, or is gone.
+    alert_until: Time,
+    /// Replies to the last commands of an incarnation that hands over.
+    farewell_replies: Option<usize>,
     backoff: Backoff,
     pub(super) takeover: Takeover,
 }
 
 impl Admin {
-    pub(super) fn new(endpoint: Endpoint, tls: bool, backoff: Backoff, takeover: Takeover) -> Admin {
+    pub(super) fn new(settings: &RedisSettings, backoff: Backoff, takeover: Takeover) -> Admin {
         Admin {
-            endpoint,
-            tls,
+            endpoint: settings.endpoint,
+            tls: settings.tls,
+            delay: settings.standby.map(|place| START_DELAY * place.into()),
             connection: None,
             connected: false,
             heard: false,
@@ -74,6 +93,8 @@ impl Admin {
             not_before: Time(0),
             checked: Time(0),
             standby: STANDBY_MIN,
+            alert_until: Time(0),
+            farewell_replies: None,
             backoff,
             takeover,
         }
@@ -142,6 +163,10 @@ impl Admin {
     fn reply(&mut self, network: &mut dyn Network, now: Time, reply: &Bytes) -> Option<News> {
         self.waits_since = None;
         self.heard = true;
+        if let Some(left) = &mut self.farewell_replies {
+            *left = left.saturating_sub(1);
+            return (*left == 0).then_some(News::Left);
+        }
         let value = match Value::parse(reply) {
             Ok(value) => value,
             Err(error) => return Some(self.give_up(network, now, &error.to_string())),
@@ -154,6 +179,7 @@ impl Admin {
                 // The same is asked again: what keeps it from being granted may change.
                 self.not_before = match &trouble {
                     Trouble::Wait(_) => now.after(WAIT),
+                    Trouble::Replaced(_) if self.takeover.stands_by() => now.after(self.watch_pause(now)),
                     Trouble::Replaced(_) if self.takeover.misses_successor() => now.after(STANDBY_MIN),
                     Trouble::Replaced(_) => {
                         let pause = self.standby;
@@ -167,6 +193,22 @@ impl Admin {
         }
     }
 
+    fn watch_pause(&self, now: Time) -> Duration {
+        match self.takeover.misses_successor() {
+            _ if now < self.alert_until => ALERT,
+            true => WATCH_AGAIN,
+            false => WATCH,
+        }
+    }
+
+    /// Looks at once, and often for a while, whether the other one is still there.
+    pub(super) fn alert(&mut self, network: &mut dyn Network, now: Time) {
+        if self.takeover.is_replaced() {
+            (self.alert_until, self.not_before) = (now.after(ALERT_FOR), now);
+            self.ask(network, now);
+        }
+    }
+
     /// Whether the server owes an answer for longer than this.
     pub(super) fn overdue(&self, now: Time, timeout: Duration) -> bool {
         self.waits_since.is_some_and(|since| now.since(since) > timeout)
@@ -174,6 +216,9 @@ impl Admin {
 
     /// `timeout`: how long the server may be silent now.
     pub(super) fn tick(&mut self, network: &mut dyn Network, now: Time, timeout: Duration) -> Option<News> {
+        if let Some(delay) = self.delay.take() {
+            self.not_before = now.after(delay);
+        }
         if self.connection.is_none() {
             if now >= self.not_before {
                 self.connection = Some(network.dial(self.endpoint, false));
@@ -197,7 +242,7 @@ impl Admin {
     /// Asks what the takeover wants to know next.
     pub(super) fn ask(&mut self, network: &mut dyn Network, now: Time) {
         let Some(connection) = self.connection.filter(|_| self.connected) else { return };
-        if self.waits_since.is_some() || now < self.not_before {
+        if self.waits_since.is_some() || now < self.not_before || self.farewell_replies.is_some() {
             return;
         }
         if let Some(command) = self.takeover.command(now) {
@@ -206,10 +251,21 @@ impl Admin {
         }
     }
 
+    /// Takes this incarnation's user away, and tells when the server has done it. False if there is nothing to wait for.
+    pub(super) fn hand_over(&mut self, network: &mut dyn Network) -> bool {
+        let farewell = self.takeover.farewell(true).filter(|_| self.connected);
+        let (Some(connection), Some(commands)) = (self.connection, farewell) else { return false };
+        let out = network.out(connection);
+        commands.iter().for_each(|command| out.extend_from_slice(command.frame()));
+        self.farewell_replies = Some(commands.len() + usize::from(self.waits_since.is_some()));
+        true
+    }
+
     /// Takes this incarnation's user away and closes.
     pub(super) fn leave(&mut self, network: &mut dyn Network) {
         let Some(connection) = self.connection.take() else { return };
-        match self.takeover.farewell().filter(|_| self.connected) {
+        let farewell = self.takeover.farewell(false).filter(|_| self.farewell_replies.is_none());
+        match farewell.filter(|_| self.connected) {
             Some(commands) => {
                 let out = network.out(connection);
                 commands.iter().for_each(|command| out.extend_from_slice(command.frame()));

@@ -9,6 +9,7 @@ pub mod clients;
 mod line;
 mod listener;
 mod mark;
+mod pinned;
 pub mod server;
 mod settings;
 mod silence;
@@ -49,6 +50,9 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
 const STABLE: Duration = Duration::from_secs(10);
+/// How often a shim for which others stand by says something to its server, as its incarnation.
+const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
+const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
 
 /// The connections to one server. Every call appends what became known to `events`.
 pub struct Redis {
@@ -65,6 +69,8 @@ pub struct Redis {
     backoff: Backoff,
     dial_not_before: Time,
     up_since: Time,
+    /// When it has given a sign of life last.
+    alive: Time,
     awake: Awake,
     /// Commands were lost, and `Fenced` has not been said since.
     owes_fence: bool,
@@ -97,6 +103,8 @@ impl Backend for Redis {
                 self.closed(step, connection, &reason);
             }
             StorageInput::Tick => self.tick(step),
+            StorageInput::Vacant => self.admin.alert(step.network, step.now),
+            StorageInput::HandOver => self.hand_over(step),
             StorageInput::Leave => self.leave(step),
         }
         self.hear_of_mark(step);
@@ -137,7 +145,7 @@ impl Redis {
         let mut fork = || SmallRng::from_rng(&mut random);
         let takeover = Takeover::new(&settings, fork());
         Redis {
-            admin: Admin::new(settings.endpoint, settings.tls, Backoff::new(BACKOFF_MIN, fork()), takeover),
+            admin: Admin::new(&settings, Backoff::new(BACKOFF_MIN, fork()), takeover),
             shared: [None, None],
             wants_resp3: false,
             listeners: [Listens::Topics, Listens::Changes, Listens::ReadChanges]
@@ -147,6 +155,7 @@ impl Redis {
             backoff: Backoff::new(BACKOFF_MIN, fork()),
             dial_not_before: Time(0),
             up_since: Time(0),
+            alive: Time(0),
             awake: Awake::default(),
             owes_fence: false,
             health: StorageHealth::new(&settings.address, LOG_INTERVAL),
@@ -251,6 +260,13 @@ impl Redis {
         let (connection, line) = self.pinned.swap_remove(index);
         self.lose(step, connection, line);
         self.settle(step);
+    }
+
+    /// Takes this incarnation's user away, which no lease is of any more.
+    fn hand_over(&mut self, step: &mut StorageStep<'_>) {
+        if !self.admin.hand_over(step.network) {
+            step.events.push(StorageEvent::Left);
+        }
     }
 
     /// Takes this incarnation's user away and closes everything.
@@ -366,6 +382,7 @@ impl Redis {
     fn news(&mut self, step: &mut StorageStep<'_>, news: Option<News>) {
         match news {
             None => {}
+            Some(News::Left) => return step.events.push(StorageEvent::Left),
             Some(News::Void) => {
                 self.close_lines(step);
                 self.health.void(step.now, step.events);
@@ -376,10 +393,16 @@ impl Redis {
                 self.health.down(step.now, &reason, step.events);
             }
             Some(News::Trouble(Trouble::Replaced(reason))) => {
+                let meant = self.settings.standby.is_some();
+                let level = if meant { NoteLevel::Info } else { NoteLevel::Warning };
                 if !std::mem::replace(&mut self.stands_by, true) {
-                    self.health.note(NoteLevel::Warning, &format!("standing by: {reason}"), step.events);
+                    self.health.note(level, &format!("standing by: {reason}"), step.events);
                 }
-                self.health.down(step.now, &reason, step.events);
+                if meant && !self.health.is_up() {
+                    self.health.wait(&reason, step.events);
+                } else {
+                    self.health.down(step.now, &reason, step.events);
+                }
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
                 self.close_lines(step);
@@ -401,6 +424,7 @@ impl Redis {
             self.admin.reset_backoff();
         }
         self.end_retired(step);
+        self.give_sign_of_life(step);
         let news = self.admin.tick(step.network, step.now, timeout);
         self.news(step, news);
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
@@ -411,6 +435,18 @@ impl Redis {
             }
         }
         self.close_silent(step, timeout);
+    }
+
+    /// A shim that says nothing is taken for one that hangs by whoever stands by.
+    fn give_sign_of_life(&mut self, step: &mut StorageStep<'_>) {
+        let is_due = step.now.since(self.alive) >= SIGN_OF_LIFE;
+        if !self.health.is_up() || self.settings.standby.is_none() || !is_due {
+            return;
+        }
+        self.alive = step.now;
+        let commands = SmallVec::from_elem(PING, 1);
+        let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
+        self.store(step, Store { ticket, lane, reach, commands });
     }
 
     /// Goes on towards `Up`: connections, then the fence, then the word.
@@ -519,70 +555,5 @@ impl Redis {
             listener.line = Some((connection, line));
         }
         listener.line.as_mut()
-    }
-
-    /// An idle pinned connection, or a new one while there may be more.
-    fn pinned_line(&mut self, step: &mut StorageStep<'_>, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
-        let idle = |(_, line): &(ConnectionId, Line)| line.is_idle() && line.is_resp3() == resp3;
-        if let Some(index) = self.pinned.iter().position(idle) {
-            return self.pinned.get_mut(index);
-        }
-        if self.pinned.len() >= self.settings.pinned_max + IDLE_MAX {
-            return None;
-        }
-        let incarnation = self.admin.takeover.incarnation()?;
-        let connection = step.network.dial(self.settings.endpoint, true);
-        self.pinned.push((connection, Line::new(step.now, resp3, incarnation, step.network.out(connection))));
-        self.pinned.last_mut()
-    }
-
-    /// The connection for scripts, made for the first of them.
-    fn scripts_line(&mut self, step: &mut StorageStep<'_>, resp3: bool) -> Option<&mut (ConnectionId, Line)> {
-        let known = self.pinned.iter().position(|(_, line)| line.runs_scripts() && line.is_resp3() == resp3);
-        if let Some(index) = known {
-            return self.pinned.get_mut(index);
-        }
-        let incarnation = self.admin.takeover.incarnation()?;
-        let connection = step.network.dial(self.settings.endpoint, true);
-        let mut line = Line::new(step.now, resp3, incarnation, step.network.out(connection));
-        line.set_runs_scripts();
-        self.pinned.push((connection, line));
-        self.pinned.last_mut()
-    }
-
-    /// The connection that watches under this number: a new one for a new number, and never another later.
-    fn watching_line(
-        &mut self,
-        step: &mut StorageStep<'_>,
-        number: u64,
-        resp3: bool,
-    ) -> Option<&mut (ConnectionId, Line)> {
-        if number > self.watches {
-            self.watches = number;
-            self.pinned_line(step, resp3)?.1.set_watch(Some(number));
-        }
-        self.pinned.iter_mut().find(|(_, line)| line.watch() == Some(number))
-    }
-
-    fn trim_idle(&mut self, step: &mut StorageStep<'_>) {
-        self.pinned.retain(|(connection, line)| {
-            let done = line.is_retired() && line.pending_count() == 0;
-            if done {
-                step.network.close(*connection);
-            }
-            !done
-        });
-        if self.pinned.len() <= IDLE_MAX {
-            return;
-        }
-        let mut idle = 0;
-        self.pinned.retain(|(connection, line)| {
-            idle += usize::from(line.is_idle());
-            let keep = !line.is_idle() || idle <= IDLE_MAX;
-            if !keep {
-                step.network.close(*connection);
-            }
-            keep
-        });
     }
 }

@@ -58,6 +58,8 @@ pub struct RedisSettings {
     /// The first incarnation of this process takes the server over whatever it holds and whoever serves it.
     pub adopts: bool,
     pub lease_record: LeaseRecord,
+    /// This process' place among those that may be the shim; none if there is no other.
+    pub standby: Option<u8>,
     /// The server is one of a Redis Cluster.
     pub cluster_mode: bool,
     /// A server that answers nothing for this long is taken for lost.

@@ -36,7 +36,8 @@ enum Step {
     Login,
     Server,
     Replication,
-    /// Only after this incarnation's user has gone: whether somebody else has come, and still has connections.
+    /// Whether somebody else is the shim, and still has connections: where others stand by, and after this incarnation's user has
+    /// gone.
     Successor,
     Connections,
     WhoAmI,
@@ -90,6 +91,8 @@ pub(super) struct Takeover {
     fence: FenceName,
     pub(super) mark: Option<ServerMark>,
     adopts: bool,
+    /// Others may be the shim as well.
+    stands_by: bool,
     random: SmallRng,
     step: Step,
     traits: StorageTraits,
@@ -109,12 +112,15 @@ pub(super) struct Takeover {
     unfenced: Vec<u64>,
     /// This process has had an incarnation, and its user was taken away.
     displaced: bool,
-    /// How often in a row nobody was found connected as the successor.
+    /// How often in a row nobody was found who is the shim and does something.
     absent: u8,
 }
 
-/// A successor that has no connection for once may be making one.
+/// Who has no connection for once may be making one; what has said nothing may wait behind what the server does for long.
 const ABSENT_MIN: u8 = 2;
+/// A process that has sent nothing for so long hangs, or is cut off: one that is the shim says something every
+/// [`SIGN_OF_LIFE`](super::SIGN_OF_LIFE) while others stand by. Servers count in whole seconds.
+const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 fn whole_ms(wait: Duration) -> Duration {
     Duration::from_millis(wait.as_micros().div_ceil(1000) as u64)
@@ -134,6 +140,7 @@ impl Takeover {
             fence: settings.fence.clone(),
             mark: settings.mark.clone().map(ServerMark::new),
             adopts: settings.adopts,
+            stands_by: settings.standby.is_some(),
             random,
             step: Step::Login,
             traits: StorageTraits::default(),
@@ -178,9 +185,13 @@ impl Takeover {
         self.recheck();
     }
 
-    /// Whether another process of the same shim has taken the server over and this one stands by.
+    /// Whether another process is the shim, and this one stands by.
     pub(super) fn is_replaced(&self) -> bool {
-        self.displaced && !self.others.living.is_empty()
+        self.incarnation.is_none() && (self.displaced || self.stands_by) && !self.others.living.is_empty()
+    }
+
+    pub(super) fn stands_by(&self) -> bool {
+        self.stands_by
     }
 
     /// The connection with this client id was lost and has to be fenced.
@@ -237,10 +248,15 @@ impl Takeover {
         }
     }
 
-    /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them.
-    pub(super) fn farewell(&self) -> Option<[Command; 2]> {
+    /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them; `clean`:
+    /// none of its own does.
+    pub(super) fn farewell(&self, clean: bool) -> Option<[Command; 2]> {
         let own = self.incarnation.as_ref()?;
-        let legacy = if self.shrinks_at.is_some() { own.legacy.clone() } else { self.own_legacy(own) };
+        let legacy = match (self.shrinks_at, clean) {
+            (Some(_), _) => own.legacy.clone(),
+            (None, false) => self.own_legacy(own),
+            (None, true) => Legacy { wait: Duration::ZERO, ..self.own_legacy(own) },
+        };
         Some([self.leave_record(own, &legacy, UserKind::Ended), delete_users([own.user.as_str()])])
     }
 
@@ -462,25 +478,30 @@ impl Takeover {
             self.step = if self.unfenced.is_empty() { Step::Settled } else { Step::Fence };
             return Ok(Progress::Next);
         }
-        self.step = if self.displaced { Step::Successor } else { Step::WhoAmI };
+        let looks = self.displaced || self.stands_by;
+        self.step = if looks { Step::Successor } else { Step::WhoAmI };
         Ok(if self.incarnation.take().is_some() { Progress::Void } else { Progress::Next })
     }
 
-    /// The newer process wins: it has deleted this one's user, so it came later. Only when it is gone, without having
-    /// taken its user away, is its place free.
+    /// Who is the shim stays it: its place is free only when it is gone without having taken its user away, or hangs. One that has
+    /// deleted this one's user came later, and is it, too.
     fn successor(&mut self, clients: &str) -> Result<Progress, Trouble> {
-        let connected = acl::connected(clients, &self.others.living).is_some();
-        self.absent = if connected { 0 } else { self.absent.saturating_add(1) };
+        let silence = acl::silence(clients, &self.others.living);
+        let lives = silence.is_some_and(|silence| !self.stands_by || silence < SILENCE_MIN);
+        self.absent = if lives { 0 } else { self.absent.saturating_add(1) };
         if self.absent >= ABSENT_MIN {
             self.absent = 0;
             self.step = Step::WhoAmI;
             return Ok(Progress::Next);
         }
         self.step = Step::Server;
-        Err(Trouble::Replaced(
-            "another process of this shim has taken the server over, and this one stands by; stop one of the two"
-                .to_owned(),
-        ))
+        Err(Trouble::Replaced(match self.stands_by {
+            true => "another process of this shim serves the server, and this one stands by".to_owned(),
+            false => {
+                "another process of this shim has taken the server over, and this one stands by; stop one of the two"
+                    .to_owned()
+            }
+        }))
     }
 
     fn asked(&self) -> &'static str {

@@ -145,6 +145,7 @@ impl Backend for Durable {
                     self.hear(news, events);
                 }
             }
+            StorageInput::HandOver => events.push(StorageEvent::Left),
             StorageInput::Leave => self.leave(),
             _ => {}
         }

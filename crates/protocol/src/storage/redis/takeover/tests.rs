@@ -19,6 +19,8 @@ struct Server {
     users: BTreeSet<Bytes>,
     /// Users with connections.
     connected: Vec<String>,
+    /// For how many seconds these have said nothing.
+    idle: u64,
     /// Its run.
     run: &'static str,
 }
@@ -44,7 +46,9 @@ impl Server {
                 Value::Integer(removed.count() as i64)
             }
             (b"CLIENT", b"LIST") => {
-                let lines = self.connected.iter().map(|user| format!("id=1 user={user} cmd=ping\n"));
+                let idle = self.idle;
+                let lines =
+                    self.connected.iter().map(|user| format!("id=1 idle={idle} user={user} cmd=ping\n"));
                 bulk(&lines.collect::<String>())
             }
             _ => Value::Integer(0),
@@ -76,6 +80,7 @@ fn takeover_of(seed: u64, wait: u64, change: impl FnOnce(&mut RedisSettings)) ->
             limits: LeaseLimits::default(),
             is_first: false,
         },
+        standby: None,
         cluster_mode: false,
         timeout: Duration::from_secs(1),
         pinned_max: 0,
@@ -197,7 +202,7 @@ fn each_successor_is_told_of_all_leases_that_may_run() {
     second.shrink(Time(60_600_000));
     assert!(dialogue(&mut second, &mut server) && server.users.len() == 2);
     // It leaves in order, and its leases run on.
-    for command in second.farewell().expect("it governs") {
+    for command in second.farewell(false).expect("it governs") {
         server.execute(&command);
     }
     let mut third = waited_for(3, 20);
@@ -336,5 +341,54 @@ fn strangers_that_are_connected_are_displaced_by_who_is_told_to_and_once() {
         assert!(is_refused(&mut first, &mut server) && !first.is_replaced());
         server.connected.clear();
         assert!(!is_refused(&mut first, &mut server), "the other is gone");
+    }
+}
+
+#[test]
+fn one_that_stands_by_leaves_who_lives_alone_and_takes_the_place_of_who_hangs() {
+    for case in cases::seeds(100) {
+        let seed = case.seed;
+        let mut random = SmallRng::seed_from_u64(seed);
+        let mut server = Server::default();
+        let mut shims = [0, 1, 2].map(|place: u8| {
+            takeover_of(seed.rotate_left(place.into()), 1000, |settings| settings.standby = Some(place))
+        });
+        assert!(dialogue(&mut shims[0], &mut server));
+        let mut serving = 0;
+        for _ in 0..3 {
+            let own = shims[serving].settled().expect("it serves").user.clone();
+            (server.connected, server.idle) = (vec![own.clone()], random.random_range(0..3));
+            for _ in 0..60 {
+                let shim = &mut shims[random.random_range(0..3)];
+                if shim.settled().is_some() {
+                    shim.recheck();
+                }
+                let Some(command) = shim.command(Time(0)) else { continue };
+                match shim.reply(Time(0), &server.execute(&command)) {
+                    Ok(_) | Err(Trouble::Replaced(_)) => {}
+                    Err(other) => panic!("seed {seed}: {other:?}"),
+                }
+                assert!(server.users.contains(own.as_bytes()), "seed {seed}: {own} was displaced");
+            }
+            let standing_by: Vec<usize> = (0..3).filter(|shim| shims[*shim].is_replaced()).collect();
+            assert!(!standing_by.contains(&serving), "seed {seed}");
+            // It hangs, or its connections are gone.
+            match random.random_bool(0.5) {
+                true => server.idle = 3,
+                false => server.connected.clear(),
+            }
+            let next = (0..3).find(|shim| *shim != serving).expect("another one");
+            let looks = (0..20).take_while(|_| !dialogue(&mut shims[next], &mut server)).count();
+            assert!(looks >= 1, "seed {seed}: it was not looked for twice");
+            assert!(shims[next].settled().is_some(), "seed {seed}");
+            assert!(!server.users.contains(own.as_bytes()), "seed {seed}");
+            // It wakes, finds its user gone and stands by.
+            server.connected = vec![shims[next].settled().expect("it serves").user.clone()];
+            server.idle = 0;
+            shims[serving].renounce();
+            assert!(!dialogue(&mut shims[serving], &mut server), "seed {seed}");
+            assert!(shims[serving].is_replaced(), "seed {seed}");
+            serving = next;
+        }
     }
 }
