@@ -88,7 +88,7 @@ mod tests {
                 fences: 250,
                 inherited: 50,
                 marked: 10,
-                handed_over: 20,
+                handed_over: 5,
                 ..Tally::default()
             },
         );

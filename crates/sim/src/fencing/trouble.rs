@@ -39,7 +39,10 @@ impl<S: Scene> World<S> {
                 self.step(process, StorageInput::Leave)?;
                 self.end_process(process);
             }
-            68..72 if !self.processes[process].leaves => {
+            68..72 => {
+                let Some(process) = (0..self.processes.len()).find(|process| self.serves(*process)) else {
+                    return Ok(());
+                };
                 self.processes[process].leaves = true;
                 S::hands_over(self, process);
                 // Whoever runs it does not wait for ever.
@@ -58,6 +61,11 @@ impl<S: Scene> World<S> {
             self.start_process();
         }
         Ok(())
+    }
+
+    /// Whether it is up and means to stay.
+    fn serves(&self, process: usize) -> bool {
+        self.is_up(process) && !self.processes[process].leaves
     }
 
     /// All others believe that one is gone, rightly or not.
