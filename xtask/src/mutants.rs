@@ -3,8 +3,8 @@
 //!
 //! A mutant is a patch in `crates/protocol/mutants`. Its first line says which rule it removes, its second what catches it:
 //! a configuration of the model, `sim::fencing` and the first word of its test, `sim::runs` and the first words of its
-//! test in `crates/sim/tests/runs.rs`, or `protocol::` with the name of a program in `crates/protocol/tests` and the first words of
-//! its test.
+//! test in `crates/sim/tests/runs.rs`, or `protocol::` with the name of a program in `crates/protocol/tests`, or `lib` for tests
+//! beside the code, and words of its test.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -23,6 +23,8 @@ const CAUGHT_BY: &str = "Caught by: ";
 const FENCING: &str = "sim::fencing ";
 const RUNS: &str = "sim::runs ";
 const PROTOCOL: &str = "protocol::";
+/// In the place of a program: tests beside the code.
+const UNITS: &str = "lib";
 /// Per configuration: a rule that is missing shows long before.
 const MODEL_SECONDS: &str = "300";
 /// Times as many seeds as the tests try: most rules show in the first.
@@ -229,10 +231,11 @@ impl Bench {
 
     fn play(&self, test: &ProtocolTest) -> anyhow::Result<Output> {
         let mut command = self.tests_of("protocol");
-        command
-            .args([&format!("--test={}", test.program), "--", &test.begins])
-            .output()
-            .context("starting cargo")
+        let program = match test.program.as_str() {
+            UNITS => "--lib".to_owned(),
+            program => format!("--test={program}"),
+        };
+        command.args([&program, "--", &test.begins]).output().context("starting cargo")
     }
 
     fn simulate(&self, test: &SimulatorTest) -> anyhow::Result<Output> {

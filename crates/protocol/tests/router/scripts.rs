@@ -4,7 +4,7 @@
 //!
 //! | line | meaning |
 //! |------|---------|
-//! | `cluster spines=N leaves=N shims=N [routing=on-path] [pipeline=N] [pending=N] [queue_ms=N] [users=storage]` | a new router, all peers linked |
+//! | `cluster spines=N leaves=N shims=N [routing=on-path] [pipeline=N] [pending=N] [queue_ms=N] [users=storage] [standbys=N]` | a new router, all peers linked |
 //! | `user NAME RULE...`, `nobody NAME` | there is such a user, or none any more; before `cluster` or behind it |
 //! | `open C`, `close C`, `malformed C` | a client comes, goes, sends nonsense |
 //! | `known C ADDRESS LOCAL` | where a client comes from and where it came to |
@@ -13,6 +13,7 @@
 //! | `begin rN TEXT`, `more rN TEXT`, `last rN TEXT`, `lost rN` | the reply to request N in parts, with `streams=1` |
 //! | `drained C` | client C has taken what it was given |
 //! | `window PEER N` | the peer takes so many requests at a time |
+//! | `handover PEER` | the shim leaves in order |
 //! | `link PEER`, `unlink PEER`, `down NODE`, `wait MS` | the world |
 //! | `counted NAME ...` | what the router has counted, by the rows of its table |
 

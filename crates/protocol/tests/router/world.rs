@@ -9,7 +9,7 @@ use protocol::placement::{Placement, Secret};
 use protocol::router::{ClientId, Effect, Input, Router, RouterConfig, Routing, UserSource};
 use protocol::statistics::Statistics;
 use protocol::time::Time;
-use wire::message::{Changed, Deliver, Follow, Follows, Part, Reply, Window};
+use wire::message::{Changed, Deliver, Follow, Follows, Handover, Part, Reply, Window};
 use wire::resp::{Command, ProtocolError, transaction};
 use wire::{
     ClusterMap, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId, SHARE_WHOLE,
@@ -132,6 +132,9 @@ impl World {
                 let requests = rest[1].parse().expect("a number of requests");
                 Input::Message { from: peer_of(rest[0]), message: Message::Window(Window { requests }) }
             }
+            "handover" => {
+                Input::Message { from: peer_of(rest[0]), message: Message::Handover(Handover { number: 7 }) }
+            }
             "drained" => Input::Drained { client: client_of(rest[0]) },
             "begin" | "more" | "last" | "lost" => self.part(first, &rest),
             _ => self.reply(first, &rest),
@@ -164,6 +167,7 @@ impl World {
                 "tracked" => config.tracked_max = number(),
                 "bounded" => config.bounded = number() == 1,
                 "streams" => config.streams = number() == 1,
+                "standbys" => config.has_standby = vec![true; number()],
                 _ => panic!("unknown field in {word}"),
             }
         }
@@ -286,6 +290,7 @@ impl World {
                             self.requests.iter().position(|(id, _)| *id == cancel.request).unwrap() + 1;
                         return format!("{} CANCEL r{number}", peer_name(to));
                     }
+                    Message::HandoverAck(_) => return format!("{} HANDOVER ACK", peer_name(to)),
                     Message::Credit(credit) => {
                         let known = self.requests.iter().position(|(id, _)| *id == credit.request);
                         let number = known.unwrap() + 1;

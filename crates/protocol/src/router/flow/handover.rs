@@ -30,17 +30,22 @@ struct HeldForShim {
 }
 
 impl HeldForShim {
-    /// Takes what would begin something there, and what is about that.
+    /// Takes what would begin something there. A request that is given up before it is sent is forgotten.
     fn takes(&mut self, message: &Message) -> bool {
         match message {
             Message::Read(read) => self.requests.insert(read.request),
             Message::Execute(execute) => self.requests.insert(execute.request),
             Message::Subscribe(subscribe) => self.requests.insert(subscribe.request),
-            Message::Cancel(cancel) => self.requests.contains(&cancel.request),
+            Message::Cancel(cancel) => self.forget(cancel.request),
             Message::Subscribers(_) | Message::Follow(_) | Message::Track(_) => true,
             Message::Fetch(_) => true,
             _ => false,
         }
+    }
+
+    fn forget(&mut self, request: u64) -> bool {
+        self.messages.retain(|message| !matches!(message, Message::Execute(own) if own.request == request));
+        self.requests.remove(&request)
     }
 }
 
@@ -88,7 +93,7 @@ impl Handovers {
             return Some(message);
         }
         // Near copies ask again once there is a link.
-        if !matches!(message, Message::Fetch(_)) {
+        if !matches!(message, Message::Fetch(_) | Message::Cancel(_)) {
             held.messages.push(message);
         }
         None
