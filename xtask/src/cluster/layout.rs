@@ -13,6 +13,8 @@ pub(crate) struct Layout {
     pub(crate) racks: usize,
     pub(crate) servers_per_rack: usize,
     pub(crate) storage: LayoutStorage,
+    /// Another process stands by for each shim.
+    pub(crate) standbys: bool,
     /// Where folders for shims are.
     pub(crate) folders: PathBuf,
     /// Further options of each storage server.
@@ -76,6 +78,7 @@ impl Default for Layout {
             racks: 2,
             servers_per_rack: 1,
             storage: LayoutStorage::Redis,
+            standbys: false,
             folders: PathBuf::new(),
             storage_options: Vec::new(),
             routers: 1,
@@ -110,6 +113,8 @@ pub(crate) enum LayoutRole {
     Controller,
     Node,
     Shim,
+    /// Stands by for the shim of its number.
+    Standby,
     Router,
     Redis,
 }
@@ -131,10 +136,14 @@ impl LayoutMember {
     /// Whether it opens connections to `other`.
     pub(crate) fn dials(&self, other: &LayoutMember) -> bool {
         match (self.role, other.role) {
-            (LayoutRole::Router, LayoutRole::Node | LayoutRole::Shim)
-            | (LayoutRole::Node, LayoutRole::Shim) => true,
-            (LayoutRole::Router | LayoutRole::Node | LayoutRole::Shim, LayoutRole::Controller) => true,
-            (LayoutRole::Shim, LayoutRole::Redis) => self.number() == other.number(),
+            (LayoutRole::Router, LayoutRole::Node | LayoutRole::Shim | LayoutRole::Standby)
+            | (LayoutRole::Node, LayoutRole::Shim | LayoutRole::Standby) => true,
+            (
+                LayoutRole::Router | LayoutRole::Node | LayoutRole::Shim | LayoutRole::Standby,
+                LayoutRole::Controller,
+            ) => true,
+            (LayoutRole::Shim | LayoutRole::Standby, LayoutRole::Redis)
+            | (LayoutRole::Standby, LayoutRole::Shim) => self.number() == other.number(),
             _ => false,
         }
     }
@@ -182,6 +191,9 @@ impl Layout {
         for shim in 0..servers {
             add(LayoutRole::Shim, format!("shim-{shim}"), 0, Some(shim / self.servers_per_rack))?;
         }
+        for shim in (0..servers).filter(|_| self.standbys) {
+            add(LayoutRole::Standby, format!("standby-{shim}"), 0, None)?;
+        }
         for router in 0..self.routers {
             add(LayoutRole::Router, format!("router-{router}"), 0, None)?;
         }
@@ -216,6 +228,7 @@ impl Layout {
             LayoutRole::Controller => "controller",
             LayoutRole::Node => "node",
             LayoutRole::Shim => "shim",
+            LayoutRole::Standby => "standby",
             LayoutRole::Router => "router",
         };
         push(text, format_args!("[[{section}]]\nid = {:?}\nlisten = \"{}\"\n", member.id, at(member)));
@@ -252,6 +265,7 @@ impl Layout {
                 };
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
             }
+            LayoutRole::Standby => push(text, format_args!("of = \"shim-{}\"\n", member.number())),
             LayoutRole::Router => push(text, format_args!("{}\n", self.router_lines)),
             LayoutRole::Redis => {}
         }

@@ -152,7 +152,8 @@ impl ProcessCluster {
                     reader.dials(other) && (other.role != LayoutRole::Redis || storage_proxied)
                 };
                 for other in self.members.iter().filter(dialled) {
-                    let framed = matches!(other.role, LayoutRole::Node | LayoutRole::Shim);
+                    let framed =
+                        matches!(other.role, LayoutRole::Node | LayoutRole::Shim | LayoutRole::Standby);
                     let at = match &self.namespace {
                         Some((namespace, isolated)) if *isolated == reader.id => namespace.outside,
                         _ => LOOPBACK,
@@ -401,14 +402,14 @@ impl ProcessCluster {
             members.filter(|member| member.role != LayoutRole::Redis && member.role != LayoutRole::Controller)
         {
             let peers = self.members.iter().filter(|other| {
-                let peer = matches!(other.role, LayoutRole::Node | LayoutRole::Shim | LayoutRole::Router);
+                let peer = !matches!(other.role, LayoutRole::Controller | LayoutRole::Redis);
                 peer && (member.dials(other) || other.dials(member))
             });
             let wanted = peers.count() as u64;
             loop {
                 let status = self.member_status(&member.id).unwrap_or_default();
                 let linked = status["peers"].as_u64().is_some_and(|peers| peers >= wanted);
-                if linked && status["storage_up"] != false {
+                if linked && (status["storage_up"] != false || status["standing_by"] == true) {
                     break;
                 }
                 if Instant::now() > deadline {

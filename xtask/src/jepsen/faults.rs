@@ -36,6 +36,8 @@ pub(super) enum InjectedFault {
     BounceRouter,
     KillController,
     StopNode,
+    /// In order: who stands by for it, or its next life, finds nothing to wait for.
+    StopShim,
     PauseNode,
     PauseShim,
     PauseRouter,
@@ -66,7 +68,7 @@ pub(super) enum InjectedFault {
 }
 
 /// By the names that `--faults` takes.
-pub(super) const FAULTS: [(&str, InjectedFault); 28] = [
+pub(super) const FAULTS: [(&str, InjectedFault); 29] = [
     ("kill-node", InjectedFault::KillNode),
     ("kill-shim", InjectedFault::KillShim),
     ("bounce-shim", InjectedFault::BounceShim),
@@ -75,6 +77,7 @@ pub(super) const FAULTS: [(&str, InjectedFault); 28] = [
     ("bounce-router", InjectedFault::BounceRouter),
     ("kill-controller", InjectedFault::KillController),
     ("stop-node", InjectedFault::StopNode),
+    ("stop-shim", InjectedFault::StopShim),
     ("pause-node", InjectedFault::PauseNode),
     ("pause-shim", InjectedFault::PauseShim),
     ("pause-router", InjectedFault::PauseRouter),
@@ -143,7 +146,8 @@ impl InjectedFault {
             | InjectedFault::BounceShim
             | InjectedFault::ReplaceShim
             | InjectedFault::OtherLease
-            | InjectedFault::PauseShim => &[LayoutRole::Shim],
+            | InjectedFault::StopShim
+            | InjectedFault::PauseShim => &[LayoutRole::Shim, LayoutRole::Standby],
             InjectedFault::OtherFile => &[LayoutRole::Node, LayoutRole::Router],
             InjectedFault::KillRouter | InjectedFault::BounceRouter | InjectedFault::PauseRouter => {
                 &[LayoutRole::Router]
@@ -161,16 +165,22 @@ impl InjectedFault {
             | InjectedFault::SlowLine
                 if storage == LayoutStorage::Memcached =>
             {
-                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Router]
+                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Standby, LayoutRole::Router]
             }
             InjectedFault::Delay
             | InjectedFault::CutOneWay
             | InjectedFault::Cut
             | InjectedFault::Reset
-            | InjectedFault::SlowLine => {
-                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Redis, LayoutRole::Router]
+            | InjectedFault::SlowLine => &[
+                LayoutRole::Node,
+                LayoutRole::Shim,
+                LayoutRole::Standby,
+                LayoutRole::Redis,
+                LayoutRole::Router,
+            ],
+            InjectedFault::FailingCalls => {
+                &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Standby, LayoutRole::Router]
             }
-            InjectedFault::FailingCalls => &[LayoutRole::Node, LayoutRole::Shim, LayoutRole::Router],
             InjectedFault::Drop
             | InjectedFault::Duplicate
             | InjectedFault::Reorder
@@ -310,7 +320,7 @@ impl Faults {
                 let calls = CALLS.choose(&mut self.random).context("there are some")?;
                 self.calls.push(FailingCalls::begin(cluster.process(victim)?, calls)?);
             }
-            InjectedFault::StopNode => cluster.terminate(victim)?,
+            InjectedFault::StopNode | InjectedFault::StopShim => cluster.terminate(victim)?,
             InjectedFault::ReplaceShim
             | InjectedFault::PauseNode
             | InjectedFault::PauseShim
@@ -398,7 +408,8 @@ impl Faults {
                 | InjectedFault::KillRouter
                 | InjectedFault::KillController
                 | InjectedFault::KillStorage
-                | InjectedFault::StopNode => cluster.run(&victim)?,
+                | InjectedFault::StopNode
+                | InjectedFault::StopShim => cluster.run(&victim)?,
                 InjectedFault::PauseNode
                 | InjectedFault::PauseShim
                 | InjectedFault::PauseRouter

@@ -270,6 +270,12 @@ impl JepsenRound<'_> {
         }
     }
 
+    /// Every other round, where the storage allows it.
+    fn has_standbys(&self) -> bool {
+        let may = !matches!(self.storage, LayoutStorage::Folder | LayoutStorage::RedisCluster);
+        may && self.seed.is_multiple_of(2)
+    }
+
     fn layout(&self) -> Layout {
         let JepsenShape { routing, layers, lease_ms, hot, near, threads } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
@@ -282,6 +288,7 @@ impl JepsenRound<'_> {
             layers,
             racks: if self.storage == LayoutStorage::RedisCluster { 3 } else { 2 },
             storage: self.storage,
+            standbys: self.has_standbys(),
             router_lines: match self.storage {
                 LayoutStorage::Memcached => format!("threads = {threads}\nprotocol = \"memcached\""),
                 _ => format!("threads = {threads}"),
