@@ -132,9 +132,7 @@ impl World {
                 let requests = rest[1].parse().expect("a number of requests");
                 Input::Message { from: peer_of(rest[0]), message: Message::Window(Window { requests }) }
             }
-            "handover" => {
-                Input::Message { from: peer_of(rest[0]), message: Message::Handover(Handover { number: 7 }) }
-            }
+            "handover" => handover(peer_of(rest[0])),
             "drained" => Input::Drained { client: client_of(rest[0]) },
             "begin" | "more" | "last" | "lost" => self.part(first, &rest),
             _ => self.reply(first, &rest),
@@ -335,6 +333,10 @@ fn follow_text(follow: &Follow) -> String {
 }
 
 /// `message FROM CHANNEL PAYLOAD`, `pmessage FROM PATTERN CHANNEL PAYLOAD`.
+fn handover(from: Peer) -> Input {
+    Input::Message { from, message: Message::Handover(Handover { number: 7 }) }
+}
+
 fn deliver(word: &str, rest: &[&str]) -> Input {
     let kind = match word {
         "message" => TopicKind::Channel,
