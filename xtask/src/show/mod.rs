@@ -16,6 +16,7 @@ mod rated;
 mod safety;
 mod soak;
 mod stall;
+mod standby;
 mod writers;
 
 use std::path::{Path, PathBuf};
@@ -31,6 +32,7 @@ pub(crate) const USAGE: &str = "\
 Usage: cargo xtask show WHAT [--json] [--minutes M] [--only NAME] [--times N] [--binary PATH]
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
+  standby    what clients see when a shim is stopped, killed or hangs, and another process stands by
   loss       reads at half load while a node is killed and comes back
   fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry
@@ -77,6 +79,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
     let show: fn(&Stage<'_>) -> anyhow::Result<Finding> = match *what {
         "stall" => stall::show,
+        "standby" => standby::show,
         "loss" => loss::show,
         "fig11" => fig11::show,
         "overload" => overload::show,

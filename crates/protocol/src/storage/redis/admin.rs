@@ -252,8 +252,8 @@ impl Admin {
     }
 
     /// Takes this incarnation's user away, and tells when the server has done it. False if there is nothing to wait for.
-    pub(super) fn hand_over(&mut self, network: &mut dyn Network) -> bool {
-        let farewell = self.takeover.farewell(true).filter(|_| self.connected);
+    pub(super) fn hand_over(&mut self, network: &mut dyn Network, now: Time) -> bool {
+        let farewell = self.takeover.farewell(now, true).filter(|_| self.connected);
         let (Some(connection), Some(commands)) = (self.connection, farewell) else { return false };
         let out = network.out(connection);
         commands.iter().for_each(|command| out.extend_from_slice(command.frame()));
@@ -262,9 +262,9 @@ impl Admin {
     }
 
     /// Takes this incarnation's user away and closes.
-    pub(super) fn leave(&mut self, network: &mut dyn Network) {
+    pub(super) fn leave(&mut self, network: &mut dyn Network, now: Time) {
         let Some(connection) = self.connection.take() else { return };
-        let farewell = self.takeover.farewell(false).filter(|_| self.farewell_replies.is_none());
+        let farewell = self.takeover.farewell(now, false).filter(|_| self.farewell_replies.is_none());
         match farewell.filter(|_| self.connected) {
             Some(commands) => {
                 let out = network.out(connection);

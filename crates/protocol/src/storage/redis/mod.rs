@@ -264,7 +264,7 @@ impl Redis {
 
     /// Takes this incarnation's user away, which no lease is of any more.
     fn hand_over(&mut self, step: &mut StorageStep<'_>) {
-        if !self.admin.hand_over(step.network) {
+        if !self.admin.hand_over(step.network, step.now) {
             step.events.push(StorageEvent::Left);
         }
     }
@@ -272,7 +272,7 @@ impl Redis {
     /// Takes this incarnation's user away and closes everything.
     fn leave(&mut self, step: &mut StorageStep<'_>) {
         self.close_lines(step);
-        self.admin.leave(step.network);
+        self.admin.leave(step.network, step.now);
     }
 
     fn data(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, mut bytes: Bytes) {

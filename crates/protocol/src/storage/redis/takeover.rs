@@ -103,6 +103,8 @@ pub(super) struct Takeover {
     others: OtherUsers,
     /// When leases of others are over, so that successors need not wait for them.
     shrinks_at: Option<Time>,
+    /// When leases of others are over, also where what this incarnation waits for covers them.
+    others_end: Time,
     /// This process has had an incarnation.
     has_governed: bool,
     /// Made, but not yet alone.
@@ -151,6 +153,7 @@ impl Takeover {
             rules: Vec::new(),
             others: OtherUsers::default(),
             shrinks_at: None,
+            others_end: Time(0),
             has_governed: false,
             candidate: None,
             incarnation: None,
@@ -250,12 +253,13 @@ impl Takeover {
 
     /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them; `clean`:
     /// none of its own does.
-    pub(super) fn farewell(&self, clean: bool) -> Option<[Command; 2]> {
+    pub(super) fn farewell(&self, now: Time, clean: bool) -> Option<[Command; 2]> {
         let own = self.incarnation.as_ref()?;
+        let inherited = self.others_end.since(now);
         let legacy = match (self.shrinks_at, clean) {
-            (Some(_), _) => own.legacy.clone(),
+            (_, true) => Legacy { wait: inherited, data: own.legacy.data.clone() },
+            (Some(_), false) => own.legacy.clone(),
             (None, false) => self.own_legacy(own),
-            (None, true) => Legacy { wait: Duration::ZERO, ..self.own_legacy(own) },
         };
         Some([self.leave_record(own, &legacy, UserKind::Ended), delete_users([own.user.as_str()])])
     }
@@ -457,6 +461,8 @@ impl Takeover {
     /// The candidate is alone now.
     fn govern(&mut self, now: Time) {
         self.incarnation = self.candidate.take();
+        let earlier = self.incarnation.as_ref().map(|own| self.record.limits.wait(own.earlier, None));
+        self.others_end = now.after(earlier.unwrap_or_default());
         let inherits = |own: &&Incarnation| own.legacy != self.own_legacy(own);
         self.shrinks_at = self.incarnation.as_ref().filter(inherits).map(|own| now.after(own.legacy.wait));
         (self.displaced, self.has_governed) = (false, true);

@@ -202,7 +202,7 @@ fn each_successor_is_told_of_all_leases_that_may_run() {
     second.shrink(Time(60_600_000));
     assert!(dialogue(&mut second, &mut server) && server.users.len() == 2);
     // It leaves in order, and its leases run on.
-    for command in second.farewell(false).expect("it governs") {
+    for command in second.farewell(Time(0), false).expect("it governs") {
         server.execute(&command);
     }
     let mut third = waited_for(3, 20);
