@@ -10,7 +10,7 @@ use wire::message::Tenure;
 use crate::time::Time;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Candidate {
+struct Contender {
     linked: bool,
     /// Since when it is the shim, if it says so.
     since: Option<Time>,
@@ -19,28 +19,28 @@ struct Candidate {
 /// The processes that may be one shim, by their places.
 #[derive(Clone, Debug)]
 pub struct Succession {
-    candidates: SmallVec<[Candidate; 2]>,
+    contenders: SmallVec<[Contender; 2]>,
     followed: Option<usize>,
 }
 
 impl Succession {
     /// Nobody is linked yet. Where there is one place only, who is there is the shim, whatever it says.
     pub fn new(places: usize) -> Succession {
-        Succession { candidates: SmallVec::from_elem(Candidate::default(), places), followed: None }
+        Succession { contenders: SmallVec::from_elem(Contender::default(), places), followed: None }
     }
 
     pub fn linked(&mut self, place: usize) {
-        self.candidates[place] = Candidate { linked: true, since: None };
+        self.contenders[place] = Contender { linked: true, since: None };
         self.choose();
     }
 
     pub fn unlinked(&mut self, place: usize) {
-        self.candidates[place] = Candidate::default();
+        self.contenders[place] = Contender::default();
         self.choose();
     }
 
     pub fn told(&mut self, now: Time, place: usize, tenure: &Tenure) {
-        self.candidates[place].since = tenure.age.map(|age| Time(now.0.saturating_sub(age)));
+        self.contenders[place].since = tenure.age.map(|age| Time(now.0.saturating_sub(age)));
         self.choose();
     }
 
@@ -51,14 +51,14 @@ impl Succession {
 
     /// One that is the shim no longer is left only for another: it knows best why nobody is.
     fn choose(&mut self) {
-        if let [only] = &self.candidates[..] {
+        if let [only] = &self.contenders[..] {
             self.followed = only.linked.then_some(0);
             return;
         }
-        let governs = |place: &usize| self.candidates[*place].since.map(|since| (since, *place));
+        let governs = |place: &usize| self.contenders[*place].since.map(|since| (since, *place));
         let youngest =
-            (0..self.candidates.len()).filter_map(|place| governs(&place)).max_by_key(|(since, _)| *since);
-        let stays = self.followed.filter(|place| self.candidates[*place].linked);
+            (0..self.contenders.len()).filter_map(|place| governs(&place)).max_by_key(|(since, _)| *since);
+        let stays = self.followed.filter(|place| self.contenders[*place].linked);
         self.followed = match (youngest, stays.and_then(|place| governs(&place))) {
             // Two that are equally young: nobody changes sides for that.
             (Some((since, _)), Some((own, place))) if own == since => Some(place),

@@ -61,6 +61,12 @@ pub(crate) enum SimEvent {
     Rollback {
         server: usize,
     },
+    /// Whether a shim that hands over has done so; at `until` it is ended in any case.
+    HandsOver {
+        server: usize,
+        life: u32,
+        until: u64,
+    },
     /// A process is told what may be cached now.
     Reload {
         host: HostId,

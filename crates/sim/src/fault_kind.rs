@@ -60,6 +60,7 @@ kinds! {
     StoreForeign "store-foreign",
     StorageRollback "storage-rollback",
     Heat "heat",
+    HandOver "hand-over",
 }
 
 impl FaultKind {
@@ -81,6 +82,11 @@ impl FaultKind {
     /// Whether storage loses what it has acknowledged. That came last.
     pub(crate) fn loses_data(self) -> bool {
         self == FaultKind::StorageRollback
+    }
+
+    /// Whether shims are stopped in order. That came after all others.
+    pub(crate) fn is_in_order(self) -> bool {
+        self == FaultKind::HandOver
     }
 
     /// Whether it says that keys are hot which are not.

@@ -228,6 +228,7 @@ impl Cluster {
             FaultKind::CrashNode,
             FaultKind::CrashShim,
             FaultKind::Replace,
+            FaultKind::HandOver,
             FaultKind::Drain,
         ];
         // In mode bounded leases end of themselves, at the node first.

@@ -167,7 +167,10 @@ impl Shape {
         let trackers = if tracks { features.between(2, 6) as usize } else { 0 };
         let allowed =
             if bounded.is_some() || tracks { allowed } else { allowed.without(FaultKind::needs_feed) };
-        let allowed = allowed.without(|kind| kind.is_of_store() || kind.loses_data() || kind.is_of_heat());
+        let is_later = |kind: FaultKind| {
+            kind.is_of_store() || kind.loses_data() || kind.is_of_heat() || kind.is_in_order()
+        };
+        let allowed = allowed.without(is_later);
         Shape {
             lease,
             guard: lease / random.pick(&[50, 100]),
@@ -262,6 +265,14 @@ impl Shape {
         let reads = if busy > 0 && heats.percent(75) { 97 } else { self.traffic.reads };
         let traffic = Traffic { reads, ..self.traffic.clone() };
         Shape { faults, busy, traffic, ..self }
+    }
+
+    /// In half of the clusters shims are stopped in order, and others take their places.
+    pub(crate) fn with_handovers(self, handovers: &mut SimRandom, allowed: FaultSet) -> Shape {
+        let chosen = allowed != FaultSet::ALL;
+        let on = chosen || handovers.percent(50) && !self.faults.is_empty();
+        let kinds = allowed.kinds().filter(|kind| on && kind.is_in_order());
+        Shape { faults: kinds.fold(self.faults, FaultSet::with), ..self }
     }
 
     /// In half of the clusters routers hold copies themselves.

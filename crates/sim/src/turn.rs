@@ -57,6 +57,7 @@ impl Cluster {
                     self.kill(host);
                 }
             }
+            SimEvent::HandsOver { server, life, until } => self.hands_over(server, life, until),
             SimEvent::Reload { host, life } => self.reloads(host, life),
             SimEvent::Refresh { client, key } => self.refresh(client, key),
             SimEvent::Outsider => self.outsider_acts(),

@@ -18,7 +18,7 @@ use crate::cluster::{Layer, Layout, LayoutStorage, ProcessCluster};
 
 const REPETITIONS: usize = 10;
 const LEASE_MS: f64 = 1000.0;
-/// Of each kind, each with a key of its own and one that all have.
+/// Clients of each kind, each with a key of its own and one that all have.
 const CLIENTS: usize = 8;
 /// Between two commands of a client.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -37,7 +37,7 @@ const PROCESSES: [&str; 2] = ["shim-0", "standby-0"];
 
 /// One command of a client.
 #[derive(Clone, Copy)]
-struct Asked {
+struct TimedCommand {
     writes: bool,
     begun: Instant,
     took: Duration,
@@ -45,20 +45,20 @@ struct Asked {
 }
 
 #[derive(Default)]
-struct ClientsShared {
+struct BusyClientsShared {
     stop: AtomicBool,
-    asked: Mutex<Vec<Asked>>,
+    asked: Mutex<Vec<TimedCommand>>,
 }
 
-/// Clients that stop when this goes out of scope.
-struct Clients {
-    shared: Arc<ClientsShared>,
+/// BusyClients that stop when this goes out of scope.
+struct BusyClients {
+    shared: Arc<BusyClientsShared>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Clients {
-    fn start(router: SocketAddr) -> anyhow::Result<Clients> {
-        let mut clients = Clients { shared: Arc::default(), threads: Vec::new() };
+impl BusyClients {
+    fn start(router: SocketAddr) -> anyhow::Result<BusyClients> {
+        let mut clients = BusyClients { shared: Arc::default(), threads: Vec::new() };
         for client in 0..2 * CLIENTS {
             let (connection, shared) = (connect(router)?, Arc::clone(&clients.shared));
             let writes = client < CLIENTS;
@@ -70,7 +70,7 @@ impl Clients {
     }
 
     /// What was under way at some time from `from` on. It is forgotten.
-    fn since(&self, from: Instant) -> Vec<Asked> {
+    fn since(&self, from: Instant) -> Vec<TimedCommand> {
         let mut asked = self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = std::mem::take(&mut *asked);
         taken.retain(|asked| asked.begun + asked.took >= from);
@@ -78,7 +78,7 @@ impl Clients {
     }
 }
 
-impl Drop for Clients {
+impl Drop for BusyClients {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -87,7 +87,7 @@ impl Drop for Clients {
     }
 }
 
-fn ask(key: usize, writes: bool, mut connection: Connection, shared: &ClientsShared) {
+fn ask(key: usize, writes: bool, mut connection: Connection, shared: &BusyClientsShared) {
     let mut number = 0u64;
     while !shared.stop.load(Ordering::Relaxed) {
         std::thread::sleep(PAUSE);
@@ -101,13 +101,13 @@ fn ask(key: usize, writes: bool, mut connection: Connection, shared: &ClientsSha
             command.arg(number);
         }
         let done: redis::RedisResult<redis::Value> = command.query(&mut connection);
-        let asked = Asked { writes, begun, took: begun.elapsed(), failed: done.is_err() };
+        let asked = TimedCommand { writes, begun, took: begun.elapsed(), failed: done.is_err() };
         shared.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
     }
 }
 
 /// What clients have seen of one change, in milliseconds.
-struct Change {
+struct ShimChange {
     errors: usize,
     /// From the trouble to the last error; 0 without one.
     last_read_error: f64,
@@ -116,8 +116,8 @@ struct Change {
     longest_write: f64,
 }
 
-impl Change {
-    fn of(asked: &[Asked], begun: Instant) -> Change {
+impl ShimChange {
+    fn of(asked: &[TimedCommand], begun: Instant) -> ShimChange {
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let last_error = |writes: bool| {
             let failed = asked.iter().filter(|asked| asked.failed && asked.writes == writes);
@@ -129,7 +129,7 @@ impl Change {
             let own = asked.iter().filter(|asked| asked.writes == writes);
             own.map(|asked| ms(asked.took)).fold(0.0, f64::max)
         };
-        Change {
+        ShimChange {
             errors: asked.iter().filter(|asked| asked.failed).count(),
             last_read_error: last_error(false),
             last_write_error: last_error(true),
@@ -149,7 +149,7 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
         ..Layout::default()
     };
     let mut cluster = ProcessCluster::start(stage.binary, layout, 1)?;
-    let clients = Clients::start(cluster.router(0))?;
+    let clients = BusyClients::start(cluster.router(0))?;
     let stopped = repeat(&mut cluster, &clients, Duration::from_millis(1500), ProcessCluster::terminate)?;
     let handed = values(&stopped, |change| change.longest_write);
     let errors: usize = stopped.iter().map(|change| change.errors).sum();
@@ -179,11 +179,11 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     Ok(finding)
 }
 
-fn values(changes: &[Change], value: impl Fn(&Change) -> f64) -> Vec<f64> {
+fn values(changes: &[ShimChange], value: impl Fn(&ShimChange) -> f64) -> Vec<f64> {
     changes.iter().map(value).collect()
 }
 
-fn figures(changes: &[Change]) -> serde_json::Value {
+fn figures(changes: &[ShimChange]) -> serde_json::Value {
     json!({
         "errors": changes.iter().map(|change| change.errors).collect::<Vec<_>>(),
         "last_read_error_ms": values(changes, |change| change.last_read_error),
@@ -193,8 +193,13 @@ fn figures(changes: &[Change]) -> serde_json::Value {
     })
 }
 
-fn judge(finding: &mut Finding, text: &str, changes: &[Change], (reads_ms_max, writes_ms_max): (f64, f64)) {
-    let of = |value: fn(&Change) -> f64| values(changes, value);
+fn judge(
+    finding: &mut Finding,
+    text: &str,
+    changes: &[ShimChange],
+    (reads_ms_max, writes_ms_max): (f64, f64),
+) {
+    let of = |value: fn(&ShimChange) -> f64| values(changes, value);
     let (reads, writes) = (of(|change| change.last_read_error), of(|change| change.last_write_error));
     let longest = [of(|change| change.longest_read), of(|change| change.longest_write)];
     let errors: usize = changes.iter().map(|change| change.errors).sum();
@@ -218,10 +223,10 @@ fn judge(finding: &mut Finding, text: &str, changes: &[Change], (reads_ms_max, w
 /// Trouble for whoever is the shim, again and again.
 fn repeat(
     cluster: &mut ProcessCluster,
-    clients: &Clients,
+    clients: &BusyClients,
     watch: Duration,
     trouble: impl Fn(&mut ProcessCluster, &str) -> anyhow::Result<()>,
-) -> anyhow::Result<Vec<Change>> {
+) -> anyhow::Result<Vec<ShimChange>> {
     let mut changes = Vec::new();
     for _ in 0..REPETITIONS {
         let (serves, other) = wait_for_two(cluster)?;
@@ -230,7 +235,7 @@ fn repeat(
         let begun = Instant::now();
         trouble(cluster, serves)?;
         std::thread::sleep(watch.saturating_sub(begun.elapsed()));
-        let change = Change::of(&clients.since(begun), begun);
+        let change = ShimChange::of(&clients.since(begun), begun);
         eprintln!("{serves}: {} errors, longest write {:.1} ms", change.errors, change.longest_write);
         changes.push(change);
         anyhow::ensure!(is_shim(cluster, other)?, "{other} has not taken over");

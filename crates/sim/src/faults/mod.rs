@@ -5,6 +5,7 @@ mod heat;
 
 use protocol::controller::StoredMap;
 use protocol::node;
+use protocol::shim::{self, Shim};
 use wire::Peer;
 
 use crate::cast::CastRoster;
@@ -51,6 +52,7 @@ impl Cluster {
                 let server = self.world.random.index(self.servers.len());
                 self.replace_shim(server, kind == FaultKind::Replace)
             }
+            FaultKind::HandOver => self.hand_over(),
             FaultKind::CrashRouter => {
                 let host = self.random_of(self.routers());
                 self.crash(host, 500_000)
@@ -256,6 +258,41 @@ impl Cluster {
         self.world.at(start, SimEvent::Start { host: new });
         self.disturb_until(self.world.now() + lease * 5 + RECONNECT, None);
         true
+    }
+
+    /// A shim is stopped in order; whoever does it waits for it, mostly for long enough.
+    fn hand_over(&mut self) -> bool {
+        let server = self.world.random.index(self.servers.len());
+        let old = self.servers[server].current;
+        let settled = self.backends[old - self.slots_first].is_settled();
+        let free = !self.hosts[self.other_slot(old)].is_alive();
+        if !free || !settled || !self.hosts[old].is_awake(self.world.now()) {
+            return false;
+        }
+        let lease = self.shape.lease;
+        let patience = if self.world.random.percent(80) { lease * 4 } else { lease / 4 };
+        let (life, until) = (self.hosts[old].life, self.world.now() + patience);
+        self.step_shim(old, shim::Input::HandOver);
+        self.disturb_until(until + lease * 3 + RECONNECT, None);
+        self.hands_over(server, life, until);
+        true
+    }
+
+    pub(crate) fn hands_over(&mut self, server: usize, life: u32, until: u64) {
+        let old = self.servers[server].current;
+        if self.hosts[old].life != life {
+            return;
+        }
+        let has_left = self.hosts[old].shim().is_none_or(Shim::has_left);
+        if !has_left && self.world.now() < until {
+            let next = self.world.soon(self.shape.tick);
+            return self.world.at(next, SimEvent::HandsOver { server, life, until });
+        }
+        self.kill(old);
+        let new = self.other_slot(old);
+        self.servers[server].current = new;
+        let start = self.world.soon(self.shape.lease / 2);
+        self.world.at(start, SimEvent::Start { host: new });
     }
 
     fn stop(&mut self, kind: FaultKind, until: u64) -> bool {
