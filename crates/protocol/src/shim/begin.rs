@@ -80,7 +80,8 @@ impl Shim {
     /// request finds out for itself.
     fn has_room(&self, now: Time, message: &Message, class: RequestClass) -> bool {
         if matches!(self.storage, StorageState::Down { .. }) {
-            return true;
+            // A process that has just started knows nothing yet.
+            return self.storage_heard || !self.waiting.limits().waits();
         }
         if self.holds_reads(now) {
             return false;

@@ -266,6 +266,8 @@ pub struct Shim {
     config: ShimConfig,
     placement: Arc<Placement>,
     storage: StorageState,
+    /// Storage has said whether it can be used.
+    storage_heard: bool,
     incarnation: Option<u64>,
     /// Since when the incarnation governs, and when this process was last seen to in an incarnation before.
     governs_since: Time,
@@ -350,6 +352,7 @@ impl Shim {
         holders.set_nodes(placement.nodes_count(), config.settings.heat_min);
         Shim {
             storage: StorageState::Down { reason: "it has not been reached yet".into() },
+            storage_heard: false,
             incarnation: None,
             governs_since: Time(0),
             governed: Time(0),

@@ -23,6 +23,7 @@ const LOST: &str = "-ERR DistCache: the connection to storage broke before the r
 
 impl Shim {
     pub(super) fn storage_event(&mut self, step: &mut ShimStep<'_>, event: StorageEvent) {
+        self.storage_heard |= matches!(event, StorageEvent::Up { .. } | StorageEvent::Down { .. });
         match event {
             StorageEvent::Up { incarnation, traits, earlier } => {
                 self.storage_up(step, incarnation, traits, earlier);
