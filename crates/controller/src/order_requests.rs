@@ -11,7 +11,9 @@ use config::Reloaded;
 use runtime::heartbeat::{OrderKind, OrderOutcome};
 use runtime::orders::PurgeScope;
 use runtime::reload::read_again;
+use runtime::status::MemberStatus;
 use serde::{Deserialize, Serialize};
+use wire::ShimId;
 
 use crate::command::{CommandBody, HttpProblem};
 use crate::http::{HttpApi, has_store};
@@ -61,7 +63,18 @@ pub(crate) async fn purge(
     let Purge { scope } = body.read()?;
     let members: BTreeSet<String> = {
         let service = api.service();
-        let all = service.config().shims.iter().map(|shim| shim.id.clone());
+        let config = Arc::clone(service.config());
+        let serves = |id: &String| match service.statuses.get(id) {
+            Some(MemberStatus::Shim(shim)) => shim.storage_up,
+            _ => false,
+        };
+        let all = (0..config.shims.len()).map(|index| {
+            let shim = ShimId(index as u16);
+            let own = config.shim(shim).id.clone();
+            // Whoever is the shim has granted the copies.
+            let standbys = config.standbys_of(shim).map(|standby| standby.id.clone());
+            std::iter::once(own.clone()).chain(standbys).find(serves).unwrap_or(own)
+        });
         let (here, away): (Vec<_>, Vec<_>) = all.partition(|id| service.statuses.contains_key(id));
         if !away.is_empty() {
             let what = format!(

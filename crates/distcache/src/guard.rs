@@ -50,7 +50,9 @@ pub(crate) fn check(
     stop: &Stop,
 ) -> anyhow::Result<Vec<ServerSeen>> {
     let Loaded { config, certificates } = loaded;
-    let shims: Vec<ShimId> = ids.iter().filter_map(|id| config.shim_id(id)).collect();
+    let mut shims: Vec<ShimId> = ids.iter().filter_map(|id| Some(config.shim_place(id)?.shim)).collect();
+    shims.sort_unstable();
+    shims.dedup();
     if shims.is_empty() {
         return Ok(Vec::new());
     }

@@ -495,7 +495,7 @@ impl Confusion {
                 // Such a peer's client waits on.
                 shim::Effect::Purged { .. }
                 | shim::Effect::Control { .. }
-                | shim::Effect::Vacant
+                | shim::Effect::Vacant { .. }
                 | shim::Effect::HandOver => {}
             }
         }

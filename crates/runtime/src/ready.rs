@@ -86,8 +86,10 @@ impl NodeStatus {
 }
 
 impl ShimStatus {
+    /// It is the shim, or is there to become it.
     pub fn serves(&self) -> bool {
-        self.epoch > 0 && self.storage_up && !self.standing_by
+        let does_its_part = if self.standing_by { self.replaceable } else { self.storage_up };
+        self.epoch > 0 && does_its_part
     }
 }
 
@@ -149,6 +151,9 @@ mod tests {
         check(&[shim("s", true, false)], true, true, &[]);
         check(&[shim("s", false, false)], false, false, &[("s", "storage is down")]);
         check(&[shim("s", false, true)], false, false, &[("s", "stands by for another process")]);
+        let MemberStatus::Shim(meant) = shim("s", false, true) else { unreachable!() };
+        let meant = MemberStatus::Shim(ShimStatus { replaceable: true, ..meant });
+        check(&[meant], true, false, &[("s", "stands by for another process")]);
         let node = |linked, missing: &[&str]| {
             let missing = missing.iter().map(|id| (*id).to_owned()).collect();
             let shims = NodeStatus { shims_linked: linked, shims_missing: missing, ..NodeStatus::default() };

@@ -109,6 +109,8 @@ pub struct ShimStatus {
     pub storage_up: bool,
     /// Another process of this shim has taken its storage over.
     pub standing_by: bool,
+    /// The configuration lists other processes that may be this shim.
+    pub replaceable: bool,
     pub storage_reconnects_total: u64,
     /// Storage reports what changes.
     pub feed_up: bool,

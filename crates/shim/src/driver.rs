@@ -30,6 +30,9 @@ const DRAIN_MAX: Duration = Duration::from_secs(2);
 /// Others who write are logged this often at most.
 const FOREIGN_WRITERS_INTERVAL: Duration = Duration::from_secs(10);
 
+/// A process that stops is not waited for much longer than this.
+const STOP_MAX: Duration = Duration::from_secs(9);
+
 /// What `spawn` waits for: storage answers or is known to be away, or a person has to do something.
 pub(crate) type FirstWord = SyncSender<Result<(), String>>;
 
@@ -125,7 +128,7 @@ impl ShimDriver {
                     Effect::Control { ticket, control } => {
                         store(io, StorageInput::Control { ticket, control })
                     }
-                    Effect::Vacant => store(io, StorageInput::Vacant),
+                    Effect::Vacant { gone } => store(io, StorageInput::Vacant { gone }),
                     Effect::HandOver => store(io, StorageInput::HandOver),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
@@ -309,8 +312,8 @@ impl Role for ShimDriver {
         let now = clock::now();
         if self.drain_until.is_none() {
             io.close_listener(self.parts.listener);
-            self.drain_until =
-                Some(now.after(self.parts.config.cluster.lease_terms().restart_wait() + DRAIN_MAX));
+            let lease = self.parts.config.cluster.lease_terms().restart_wait();
+            self.drain_until = Some(now.after((lease + DRAIN_MAX).min(STOP_MAX)));
             self.step(io, now, Input::HandOver);
         }
         let ended = self.parts.shim.has_left() || self.drain_until.is_some_and(|until| now >= until);

@@ -36,6 +36,7 @@ impl ShimDriver {
             storage_pending: parts.storage.pending_count() as u64,
             storage_up: parts.storage.is_up(),
             standing_by: parts.storage.is_replaced(),
+            replaceable: parts.config.standbys_of(parts.id.shim).next().is_some(),
             storage_reconnects_total: parts.storage.reconnects(),
             feed_up: parts.shim.feed(now).open,
             foreign_writers: listed(&foreign.connections),

@@ -234,7 +234,9 @@ impl Cluster {
                         shim::Effect::Control { ticket, control } => {
                             self.step_storage(host, StorageInput::Control { ticket, control });
                         }
-                        shim::Effect::Vacant => self.step_storage(host, StorageInput::Vacant),
+                        shim::Effect::Vacant { gone } => {
+                            self.step_storage(host, StorageInput::Vacant { gone })
+                        }
                         shim::Effect::HandOver => self.step_storage(host, StorageInput::HandOver),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }

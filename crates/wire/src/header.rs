@@ -26,7 +26,7 @@ pub const HEADER_BYTES: usize = 96;
 /// First two bytes of every message.
 pub const MAGIC: u16 = u16::from_be_bytes(*b"DC");
 /// The only protocol version that this build speaks.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 /// No TTL: `u64::MAX` milliseconds.
 pub const TTL_NONE: u64 = u64::MAX;
 

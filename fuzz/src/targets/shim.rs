@@ -103,9 +103,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
             2 => Input::Linked(peer(bytes)?),
             3 => Input::Unlinked(peer(bytes)?),
             4 if bytes.ratio(1, 4)? => Input::Purge { number: 1, scope: scope(bytes)? },
-            4 if bytes.ratio(1, 16)? => Input::HandOver,
-            4 if bytes.ratio(1, 4)? => Input::Settings(Box::new(settings(bytes)?)),
-            4 => Input::Map(placement(bytes.arbitrary()?)),
+            4 => rare(bytes)?,
             5 if bytes.ratio(1, 4)? => Input::Storage(change(bytes)?),
             5..=8 if !pending.is_empty() => Input::Storage(answer(bytes, &mut pending, &mut taken)?),
             _ => {
@@ -138,7 +136,8 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     );
                     pending.push((store.ticket, store.commands.len()));
                 }
-                Effect::Release { .. } | Effect::Purged { .. } | Effect::Vacant | Effect::HandOver => {}
+                Effect::Release { .. } | Effect::Purged { .. } | Effect::Vacant { .. } | Effect::HandOver => {
+                }
                 Effect::Control { ticket, control: CommandControl::Skip } => {
                     let index = pending.iter().position(|(known, _)| *known == ticket);
                     pending.swap_remove(index.expect("only what storage answers is skipped"));
@@ -154,6 +153,14 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn rare(bytes: &mut Unstructured<'_>) -> Result<Input> {
+    Ok(match bytes.int_in_range(0..=15)? {
+        0 => Input::HandOver,
+        1..=4 => Input::Settings(Box::new(settings(bytes)?)),
+        _ => Input::Map(placement(bytes.arbitrary()?)),
+    })
 }
 
 fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {

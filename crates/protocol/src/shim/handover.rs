@@ -2,10 +2,11 @@
 //! waits for a lease then, and no client hears of it. Not how storage changes hands.
 //!
 //! ```text
-//!          HandOver            all copies gone         nobody sends more       nothing under way      storage says so
-//!  Stays ----------> Revoking ----------------> Asking ----------------> Finishing ------------> Leaving --------------> Left
-//!          nothing is          HANDOVER to all,        each has acknowledged    the user goes,        everybody is told
-//!          granted any more    who hold it back        or is gone               with a wait of 0
+//!          HandOver            all copies gone         nobody sends more       nothing under way        all replies are there
+//!  Stays ----------> Revoking ----------------> Asking ----------------> Finishing ------------> Confirming -------------> Leaving
+//!          nothing is          HANDOVER to all,        each has acknowledged    HANDOVER once more       the user goes,  |
+//!          granted any more    who hold it back        or is gone               behind the last reply    wait of 0       v
+//!                                                                                                 storage says so:     Left
 //! ```
 //!
 //! What takes too long is cut off by whoever runs the shim: then its leases are waited for, as after a crash.
@@ -19,12 +20,14 @@ use wire::{Message, Peer};
 use super::operation::{OperationKind, Phase};
 use super::purge::Requester;
 use super::step::ShimStep;
-use super::{Effect, Shim, StorageState};
+use super::{Effect, Purpose, Shim, StorageState, Ticket};
 use crate::storage::CommandControl;
 use crate::time::Time;
 
 /// Who does not acknowledge a HANDOVER for so long is stopped, or cut off: what it sends later is not executed, and it is told so.
 const HEARD_MAX: Duration = Duration::from_millis(200);
+/// For so long clients may take the rest of large replies.
+const TRANSFERS_MAX: Duration = Duration::from_millis(500);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Departure {
@@ -35,7 +38,16 @@ pub(super) enum Departure {
         unheard: BTreeSet<Peer>,
         until: Time,
     },
-    Finishing,
+    Finishing {
+        /// Peers that have said nothing, and are not asked again.
+        silent: BTreeSet<Peer>,
+        until: Time,
+    },
+    /// The last replies are on their way: whoever acknowledges this has them.
+    Confirming {
+        unheard: BTreeSet<Peer>,
+        until: Time,
+    },
     Leaving,
     Left,
 }
@@ -53,7 +65,7 @@ impl Shim {
 
     /// Whether what comes now comes too late.
     pub(super) fn is_leaving(&self) -> bool {
-        matches!(self.departure, Departure::Leaving | Departure::Left)
+        matches!(self.departure, Departure::Confirming { .. } | Departure::Leaving | Departure::Left)
     }
 
     fn tenure(&self, now: Time) -> Tenure {
@@ -82,21 +94,21 @@ impl Shim {
         self.linked.remove(&peer);
         self.heard(peer);
         if matches!(peer, Peer::Shim(_)) {
-            self.vacant(step);
+            self.vacant(step, true);
         }
     }
 
     /// Another process that may be the shim says whether it is.
     pub(super) fn told_tenure(&self, step: &mut ShimStep<'_>, tenure: &Tenure) {
         if tenure.age.is_none() {
-            self.vacant(step);
+            self.vacant(step, false);
         }
     }
 
-    /// The other one may be gone: this one looks at once.
-    fn vacant(&self, step: &mut ShimStep<'_>) {
+    /// The other one may be gone, or is not the shim any more: this one looks at once.
+    fn vacant(&self, step: &mut ShimStep<'_>, gone: bool) {
         if matches!(self.storage, StorageState::Down { .. }) {
-            step.effects.push(Effect::Vacant);
+            step.effects.push(Effect::Vacant { gone });
         }
     }
 
@@ -116,21 +128,36 @@ impl Shim {
 
     /// No copy is left, and none can be made.
     pub(super) fn all_revoked(&mut self, step: &mut ShimStep<'_>) {
-        let asked: BTreeSet<Peer> =
-            self.linked.iter().copied().filter(|peer| !matches!(peer, Peer::Shim(_))).collect();
-        let number = self.handover_number();
+        let (unheard, until) = self.ask_all(step, self.handover_number(), &BTreeSet::new());
+        self.departure = Departure::Asking { unheard, until };
+    }
+
+    /// Tells all who may ask it something, and how long their answers are waited for.
+    fn ask_all(
+        &self,
+        step: &mut ShimStep<'_>,
+        number: u64,
+        silent: &BTreeSet<Peer>,
+    ) -> (BTreeSet<Peer>, Time) {
+        let asked = self.linked.difference(silent).copied();
+        let asked: BTreeSet<Peer> = asked.filter(|peer| !matches!(peer, Peer::Shim(_))).collect();
         asked.iter().for_each(|peer| step.send(*peer, Message::Handover(Handover { number })));
-        self.departure = Departure::Asking { unheard: asked, until: step.now.after(HEARD_MAX) };
+        (asked, step.now.after(HEARD_MAX))
     }
 
     pub(super) fn handover_acknowledged(&mut self, from: Peer, ack: &HandoverAck) {
-        if ack.number == self.handover_number() {
+        let number = match self.departure {
+            Departure::Confirming { .. } => self.handover_number().wrapping_add(1),
+            _ => self.handover_number(),
+        };
+        if ack.number == number {
             self.heard(from);
         }
     }
 
     fn heard(&mut self, peer: Peer) {
-        if let Departure::Asking { unheard, .. } = &mut self.departure {
+        if let Departure::Asking { unheard, .. } | Departure::Confirming { unheard, .. } = &mut self.departure
+        {
             unheard.remove(&peer);
         }
     }
@@ -142,15 +169,34 @@ impl Shim {
 
     /// Goes on as far as it can.
     pub(super) fn depart(&mut self, step: &mut ShimStep<'_>) {
-        let is_heard = |unheard: &BTreeSet<Peer>, until| unheard.is_empty() || step.now >= until;
-        if matches!(&self.departure, Departure::Asking { unheard, until } if is_heard(unheard, *until)) {
-            self.departure = Departure::Finishing;
-            self.end_what_blocks(step);
+        let now = step.now;
+        let is_heard = |unheard: &BTreeSet<Peer>, until| unheard.is_empty() || now >= until;
+        if let Departure::Asking { unheard, until } = &mut self.departure
+            && is_heard(unheard, *until)
+        {
+            let silent = std::mem::take(unheard);
+            self.departure = Departure::Finishing { silent, until: now.after(TRANSFERS_MAX) };
         }
-        if self.departure == Departure::Finishing && self.pending() == 0 && self.waiting.is_empty() {
+        if let Departure::Finishing { silent, until } = &self.departure {
+            let (silent, cuts) = (silent.clone(), now >= *until);
+            self.end_what_blocks(step);
+            if self.is_finished(cuts) {
+                let (unheard, until) = self.ask_all(step, self.handover_number().wrapping_add(1), &silent);
+                self.departure = Departure::Confirming { unheard, until };
+            }
+        }
+        if matches!(&self.departure, Departure::Confirming { unheard, until } if is_heard(unheard, *until)) {
             self.departure = Departure::Leaving;
             step.effects.push(Effect::HandOver);
         }
+    }
+
+    /// Whether nothing is under way. `cuts`: clients that are slow to take what is large have had their time.
+    fn is_finished(&self, cuts: bool) -> bool {
+        let is_transfer = |ticket: &Ticket| matches!(ticket.purpose, Purpose::Transfer { .. });
+        let transfers = self.tickets.iter().filter(|(_, ticket)| is_transfer(ticket)).count();
+        let left = self.pending() - if cuts { transfers } else { 0 };
+        left == 0 && self.waiting.is_empty()
     }
 
     /// Their clients hear that they were not served, as from a Redis that becomes a replica.
@@ -158,11 +204,13 @@ impl Shim {
         let blocks = |kind| matches!(kind, OperationKind::Blocking | OperationKind::BlockingQuery);
         for (_, operation) in self.operations.iter_mut().filter(|(_, operation)| blocks(operation.kind)) {
             match operation.phase {
+                Phase::Sent { .. } if operation.unblocked.is_some() => {}
                 Phase::Sent { ticket } => step
                     .effects
                     .push(Effect::Control { ticket, control: CommandControl::Unblock { error: true } }),
-                Phase::Queued | Phase::Invalidating => operation.unblocked = Some(true),
+                Phase::Queued | Phase::Invalidating => {}
             }
+            operation.unblocked = Some(true);
         }
     }
 

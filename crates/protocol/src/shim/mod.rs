@@ -171,8 +171,10 @@ pub enum Effect {
         number: u64,
         clean: bool,
     },
-    /// Another process that may be the shim is gone, as far as is known here.
-    Vacant,
+    /// Another process that may be the shim is gone, as far as is known here, or only is not the shim.
+    Vacant {
+        gone: bool,
+    },
     /// Nothing is under way, and nothing can be granted any more.
     HandOver,
 }

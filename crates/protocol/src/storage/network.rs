@@ -48,8 +48,10 @@ pub enum StorageInput {
     },
     /// Every few milliseconds, and whenever somebody has woken the driver, as threads of the storage do.
     Tick,
-    /// Another process that may be the shim has left, or is gone, as far as others know.
-    Vacant,
+    /// Another process that may be the shim is gone, as far as is known, or only says that it is not the shim.
+    Vacant {
+        gone: bool,
+    },
     /// Nothing is under way, and no copy can be served any more: another process may have the servers. `Left` follows once they say
     /// so, and then `Leave`.
     HandOver,

@@ -112,7 +112,7 @@ impl Cluster {
                 | shim::Effect::Control { .. }
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. }
-                | shim::Effect::Vacant
+                | shim::Effect::Vacant { .. }
                 | shim::Effect::HandOver => {}
             }
         }

@@ -593,7 +593,7 @@ impl World {
                     panic!("nobody here takes parts")
                 }
                 // There is no other.
-                shim::Effect::Vacant => {}
+                shim::Effect::Vacant { .. } => {}
                 shim::Effect::HandOver => {
                     self.handed_over = true;
                     let _ = writeln!(self.log, "  s0 hands its storage over");

@@ -49,7 +49,7 @@ impl<S: Scene> World<S> {
                 self.queue.push(self.now + HANDOVER_MAX, Event::Left(process));
                 self.step(process, StorageInput::HandOver)?;
             }
-            72..76 => self.processes_but(process, StorageInput::Vacant)?,
+            72..76 => self.processes_but(process, StorageInput::Vacant { gone: true })?,
             76..98 => {
                 let draw = self.random.below(100);
                 S::trouble(self, draw)?;

@@ -96,8 +96,12 @@ fn check_links(
     let key = LinkKey::derive(config.secret());
     let nodes = config.nodes.iter().map(|node| (&node.id, &node.listen));
     let shims = config.shims.iter().map(|shim| (&shim.id, &shim.listen));
-    let members: Vec<(&String, &Address, Peer)> =
-        nodes.chain(shims).filter_map(|(id, address)| Some((id, address, config.peer(id)?))).collect();
+    let standbys = config.standbys.iter().map(|standby| (&standby.id, &standby.listen));
+    let members: Vec<(&String, &Address, Peer)> = nodes
+        .chain(shims)
+        .chain(standbys)
+        .filter_map(|(id, address)| Some((id, address, config.peer(id)?)))
+        .collect();
     let question = |&(_, address, peer): &(&String, &Address, Peer)| ProbeQuestion {
         address: address.clone(),
         tls: match address {

@@ -29,6 +29,8 @@ pub(crate) enum FlowEvent {
     Wrote { client: u32, request: u64, reads: u64 },
     /// The rest of a reply cannot be had. The client has its start, and there is no way to take that back.
     BrokenOff { client: u32 },
+    /// Nobody has become this shim: what clients keep of its keys is tracked by nobody.
+    Forgotten { shim: ShimId },
     /// All is done that `Flow::finish` has let go on.
     Settled { client: u32 },
 }

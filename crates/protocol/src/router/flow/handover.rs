@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use wire::message::{Handover, HandoverAck};
+use wire::message::{Execute, Handover, HandoverAck};
 use wire::{Message, Peer, ShimId};
 
 use crate::router::Effect;
 use crate::router::flow::Flow;
-use crate::router::flow::event::Todo;
+use crate::router::flow::event::{FlowEvent, Todo};
 use crate::router::flow::ran::RequestHeard;
 use crate::router::flow::refusal::unavailable;
 use crate::router::flow::reply::PartReply;
@@ -34,10 +34,16 @@ impl HeldForShim {
     fn takes(&mut self, message: &Message) -> bool {
         match message {
             Message::Read(read) => self.requests.insert(read.request),
+            // What it is about may be there, or have been sent.
+            Message::Execute(execute) if is_unblock(execute) => self.requests.contains(&execute.request),
             Message::Execute(execute) => self.requests.insert(execute.request),
             Message::Subscribe(subscribe) => self.requests.insert(subscribe.request),
             Message::Cancel(cancel) => self.forget(cancel.request),
-            Message::Subscribers(_) | Message::Follow(_) | Message::Track(_) => true,
+            Message::Follow(follow) => {
+                self.requests.extend(follow.request);
+                true
+            }
+            Message::Subscribers(_) | Message::Track(_) => true,
             Message::Fetch(_) => true,
             _ => false,
         }
@@ -100,12 +106,18 @@ impl Handovers {
     }
 }
 
+/// Whether it ends another command, whose number it has.
+fn is_unblock(execute: &Execute) -> bool {
+    execute.command.starts_with(b"*3\r\n$6\r\nCLIENT\r\n$7\r\nUNBLOCK\r\n")
+}
+
 impl Flow {
     /// A shim leaves in order.
     pub(crate) fn told_handover(&mut self, step: &mut RouterStep<'_>, from: Peer, handover: &Handover) {
         let Peer::Shim(shim) = from else { return };
+        // It asks once more, behind its last reply.
+        step.counters.handovers += u64::from(!self.traffic.handovers.shims.contains_key(&shim));
         self.traffic.handovers.begin(shim, step.now.after(step.config.settings.queue_max));
-        step.counters.handovers += 1;
         step.send(from, Message::HandoverAck(HandoverAck { number: handover.number }));
     }
 
@@ -144,6 +156,7 @@ impl Flow {
             self.traffic.members.set_linked(Peer::Shim(shim), false);
             self.traffic.windows.linked(Peer::Shim(shim), false);
             let requests = held.map(|held| held.requests).unwrap_or_default();
+            self.todos.tell(FlowEvent::Forgotten { shim });
             self.todos.push(Todo::Unsent { shim, requests: Vec::from_iter(requests).into_iter() });
         }
     }

@@ -20,6 +20,7 @@ impl Front {
             FlowEvent::Told { question, reply } => self.told_users(desk, question, &reply),
             FlowEvent::Keeps { client } => self.keeps(client),
             FlowEvent::Wrote { client, request, reads } => self.wrote(client, request, reads),
+            FlowEvent::Forgotten { shim } => self.all_changed(desk, shim),
             FlowEvent::BrokenOff { client } => self.killed.push(client),
             FlowEvent::Settled { client } => self.settled(desk, client),
         }

@@ -94,7 +94,7 @@ impl OtherUsers {
     ) -> Option<OtherUsers> {
         let mut found = OtherUsers::default();
         let prefix = fence.prefix();
-        let (mut legacies, mut shrunk) = (BTreeMap::new(), BTreeMap::new());
+        let (mut legacies, mut shrunk, mut ended) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let names = users.elements()?.iter().filter_map(Value::bytes);
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
         for name in names.filter(|name| is_incarnation(name) && *name != own) {
@@ -110,6 +110,7 @@ impl OtherUsers {
             let kind = parts.next();
             match kind {
                 Some(SHRUNK) => _ = shrunk.insert(number, Legacy { wait, data }),
+                Some(ENDED) => _ = ended.insert(number, Legacy { wait, data }),
                 _ => _ = legacies.insert(number, Legacy { wait, data }),
             }
             match (kind, name.starts_with(&prefix)) {
@@ -119,8 +120,10 @@ impl OtherUsers {
             }
             found.all.push(name.to_owned());
         }
+        // What it has said last; that it has ended, only once it has.
+        ended.retain(|number, _| !legacies.contains_key(number));
         let last = legacies.into_iter().map(|(number, legacy)| shrunk.remove(number).unwrap_or(legacy));
-        found.legacy = last.reduce(Legacy::and);
+        found.legacy = last.chain(ended.into_values()).reduce(Legacy::and);
         Some(found)
     }
 }
@@ -298,6 +301,9 @@ mod tests {
         // Of another one; of one that is gone, and somebody else's name covers what it was waited for.
         check(&["distcache:s:1:ab:5051:x", "distcache:s:1:cd:203:x:shrunk"], Some((5051, Some("x"))));
         check(&["distcache:s:1:cd:203:x:shrunk"], None);
+        // It has handed over, or is just about to.
+        check(&["distcache:s:1:ab:203:x:shrunk", "distcache:s:1:ab:0:x:ended"], Some((0, Some("x"))));
+        check(&["distcache:s:1:ab:0:x:ended", "distcache:s:1:ab:500:x"], Some((500, Some("x"))));
         // As it was before names told it, and what nobody has written here.
         check(&["distcache:s:1:ab", "distcache:s:1:cd:500:x"], Some((60_600, None)));
         check(&["distcache:s:1:ab:-1:x"], Some((60_600, Some("x"))));

@@ -21,9 +21,9 @@ const STANDBY_MIN: Duration = Duration::from_secs(1);
 const STANDBY_MAX: Duration = Duration::from_secs(16);
 /// The same of a process that is there to stand by,
 const WATCH: Duration = Duration::from_millis(200);
-/// when it has found nobody for once,
-const WATCH_AGAIN: Duration = Duration::from_millis(50);
-/// and for a while after it has heard that the other one leaves or is gone.
+/// when it has found nobody for once: who lives has connections again by then,
+const WATCH_AGAIN: Duration = Duration::from_millis(1200);
+/// and for a while after the other one's process was seen to be gone.
 const ALERT: Duration = Duration::from_millis(10);
 const ALERT_FOR: Duration = Duration::from_secs(1);
 /// At the start the first of them goes ahead.
@@ -201,10 +201,14 @@ impl Admin {
         }
     }
 
-    /// Looks at once, and often for a while, whether the other one is still there.
-    pub(super) fn alert(&mut self, network: &mut dyn Network, now: Time) {
-        if self.takeover.is_replaced() {
-            (self.alert_until, self.not_before) = (now.after(ALERT_FOR), now);
+    /// Looks at once whether the other one is still there, and often for a while if its process is `gone`. One that has left has
+    /// taken its user away.
+    pub(super) fn alert(&mut self, network: &mut dyn Network, now: Time, gone: bool) {
+        if gone {
+            self.alert_until = now.after(ALERT_FOR);
+        }
+        if self.takeover.is_replaced() && (gone || !self.takeover.misses_successor()) {
+            self.not_before = now;
             self.ask(network, now);
         }
     }

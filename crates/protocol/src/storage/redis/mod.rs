@@ -103,7 +103,7 @@ impl Backend for Redis {
                 self.closed(step, connection, &reason);
             }
             StorageInput::Tick => self.tick(step),
-            StorageInput::Vacant => self.admin.alert(step.network, step.now),
+            StorageInput::Vacant { gone } => self.admin.alert(step.network, step.now, gone),
             StorageInput::HandOver => self.hand_over(step),
             StorageInput::Leave => self.leave(step),
         }
@@ -183,6 +183,7 @@ impl Redis {
         }
         let line = match store.lane {
             Lane::Shared { resp3 } => {
+                self.alive = step.now;
                 self.wants_resp3 |= resp3;
                 self.dial_shared(step);
                 self.shared[usize::from(resp3)].as_mut()
@@ -439,11 +440,11 @@ impl Redis {
 
     /// A shim that says nothing is taken for one that hangs by whoever stands by.
     fn give_sign_of_life(&mut self, step: &mut StorageStep<'_>) {
+        // Also where nobody is known to stand by: their files may know of him.
         let is_due = step.now.since(self.alive) >= SIGN_OF_LIFE;
-        if !self.health.is_up() || self.settings.standby.is_none() || !is_due {
+        if !self.health.is_up() || !is_due {
             return;
         }
-        self.alive = step.now;
         let commands = SmallVec::from_elem(PING, 1);
         let (ticket, lane, reach) = (NOBODYS_TICKET, Lane::Shared { resp3: false }, Reach::Whole);
         self.store(step, Store { ticket, lane, reach, commands });

@@ -114,6 +114,8 @@ pub(super) struct Takeover {
     unfenced: Vec<u64>,
     /// This process has had an incarnation, and its user was taken away.
     displaced: bool,
+    /// How long the leases may run of who was seen to be the shim last, and when that was.
+    watched: Option<(Duration, Time)>,
     /// How often in a row nobody was found who is the shim and does something.
     absent: u8,
 }
@@ -159,6 +161,7 @@ impl Takeover {
             incarnation: None,
             unfenced: Vec::new(),
             displaced: false,
+            watched: None,
             absent: 0,
         }
     }
@@ -324,7 +327,7 @@ impl Takeover {
             Step::Replication => return self.replication(&text()),
             Step::Successor => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
-                if self.others.living.is_empty() { Step::WhoAmI } else { Step::Connections }
+                self.watch(now)
             }
             Step::Connections => return self.successor(&text()),
             Step::WhoAmI => {
@@ -386,6 +389,15 @@ impl Takeover {
         Ok(run_id.map(|run_id| run_id.clone_into(&mut self.identity.run_id)))
     }
 
+    /// One that may be the shim is looked at more closely.
+    fn watch(&mut self, now: Time) -> Step {
+        if self.others.living.is_empty() {
+            return Step::WhoAmI;
+        }
+        self.watched = self.others.legacy.as_ref().map(|legacy| (legacy.wait, now));
+        Step::Connections
+    }
+
     fn others_in(&self, users: &Value, own: &str) -> Option<OtherUsers> {
         OtherUsers::read(users, &self.fence, own, self.record.limits.wait_max)
     }
@@ -393,10 +405,18 @@ impl Takeover {
     /// What is known of earlier incarnations if none of their users is there.
     fn without_users(&self, now: Time) -> EarlierIncarnations {
         let is_first = self.record.is_first && !self.has_governed;
-        match (&self.mark, is_first) {
+        let on_record = match (&self.mark, is_first) {
             (Some(mark), _) => mark.earlier(now, is_first),
             (None, true) => EarlierIncarnations::NONE,
             (None, false) => EarlierIncarnations::unrecorded(Unrecorded::Unknown),
+        };
+        match self.watched {
+            // One that has stood by saw who was there before the users went.
+            Some((recorded, at)) if on_record.unrecorded == Unrecorded::Unknown => EarlierIncarnations {
+                recorded,
+                ..EarlierIncarnations::unrecorded(Unrecorded::Within(now.since(at)))
+            },
+            _ => on_record,
         }
     }
 
