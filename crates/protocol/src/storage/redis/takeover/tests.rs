@@ -392,3 +392,25 @@ fn one_that_stands_by_leaves_who_lives_alone_and_takes_the_place_of_who_hangs() 
         }
     }
 }
+
+#[test]
+fn one_that_stood_by_knows_whose_leases_may_run_when_the_server_comes_back_without_users() {
+    let mut server = Server::default();
+    let stands_by = |seed, place| takeover_of(seed, 203, move |settings| settings.standby = Some(place));
+    let mut serves = takeover_of(1, 1000, |settings| {
+        (settings.standby, settings.lease_record.is_first) = (Some(0), true);
+    });
+    assert!(dialogue(&mut serves, &mut server));
+    let (mut saw, mut saw_nothing) = (stands_by(2, 1), stands_by(3, 2));
+    server.connected = vec![serves.settled().expect("it serves").user.clone()];
+    assert!(!dialogue(&mut saw, &mut server) && saw.is_replaced());
+    // Another run of the server: users are not kept.
+    let empty = || Server { run: "2", ..Server::default() };
+    assert!(dialogue(&mut saw, &mut empty()));
+    let (recorded, knows_all, _) = earlier(&saw);
+    assert_eq!((recorded, knows_all), (1000, false), "others may have come since");
+    let wait = |shim: &Takeover| shim.record.limits.wait(shim.settled().expect("it serves").earlier, None);
+    assert!(wait(&saw) < Duration::from_millis(1200), "{:?}", wait(&saw));
+    assert!(dialogue(&mut saw_nothing, &mut empty()));
+    assert_eq!(wait(&saw_nothing), LeaseLimits::default().wait_max);
+}
