@@ -276,10 +276,14 @@ fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
     text.write_fmt(more).expect("writing to a String cannot fail");
 }
 
-/// A configuration without one of its shims.
+/// A configuration without one of its shims, and who stands by for it.
 pub(crate) fn without_shim(text: &str, id: &str) -> String {
     let tables = text.split("\n[[").enumerate();
-    let kept = tables.filter(|(_, table)| !table.starts_with(&format!("shim]]\nid = {id:?}\n")));
+    let is_its = |table: &str| {
+        let stands_by = table.starts_with("standby]]") && table.contains(&format!("\nof = {id:?}\n"));
+        stands_by || table.starts_with(&format!("shim]]\nid = {id:?}\n"))
+    };
+    let kept = tables.filter(|(_, table)| !is_its(table));
     let tables: Vec<String> = kept
         .map(|(index, table)| if index == 0 { table.to_owned() } else { format!("\n[[{table}") })
         .collect();
@@ -292,9 +296,12 @@ mod tests {
 
     #[test]
     fn a_file_loses_one_shim_and_nothing_else() {
-        let text = "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[shim]]\nid = \"shim-2\"\nlisten = \"y\"\n[[router]]\n";
+        let standby = "[[standby]]\nid = \"s\"\nof = \"shim-2\"\n";
+        let text = format!(
+            "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[shim]]\nid = \"shim-2\"\nlisten = \"y\"\n{standby}[[router]]\n"
+        );
         assert_eq!(
-            without_shim(text, "shim-2"),
+            without_shim(&text, "shim-2"),
             "[cluster]\n[[shim]]\nid = \"shim-1\"\nlisten = \"x\"\n[[router]]\n"
         );
     }
