@@ -280,7 +280,8 @@ fn push(text: &mut String, more: std::fmt::Arguments<'_>) {
 pub(crate) fn without_shim(text: &str, id: &str) -> String {
     let tables = text.split("\n[[").enumerate();
     let is_its = |table: &str| {
-        let stands_by = table.starts_with("standby]]") && table.contains(&format!("\nof = {id:?}\n"));
+        let of = format!("of = {id:?}");
+        let stands_by = table.starts_with("standby]]") && table.lines().any(|line| line == of);
         stands_by || table.starts_with(&format!("shim]]\nid = {id:?}\n"))
     };
     let kept = tables.filter(|(_, table)| !is_its(table));
