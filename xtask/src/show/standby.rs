@@ -258,7 +258,7 @@ fn wait_for_two(cluster: &ProcessCluster) -> anyhow::Result<(&'static str, &'sta
     loop {
         for (serves, other) in [(first, second), (second, first)] {
             let (own, others) = (cluster.member_status(serves)?, cluster.member_status(other)?);
-            let is_free = own["storage_up"] == true && own["hold_milliseconds"] == 0;
+            let is_free = own["storage_up"] == true && own["hold_ms"] == 0;
             if is_free && others["standing_by"] == true {
                 return Ok((serves, other));
             }
