@@ -27,8 +27,8 @@ const HANDED_OVER_MS_MAX: f64 = 20.0;
 /// From the death of a shim to the last error, of reads and, besides what remains of a lease, of writes.
 const READS_MS_MAX: f64 = 500.0;
 const WRITES_MS_MAX: f64 = 1500.0;
-/// A process that hangs is noticed after 3 to 4 s.
-const HANGS_MS_MAX: f64 = 4000.0;
+/// A process that hangs is noticed after 3 to 4 s, and missed once more a good second later.
+const HANGS_MS_MAX: f64 = 5200.0;
 const CALM: Duration = Duration::from_millis(700);
 const READY_MAX: Duration = Duration::from_secs(40);
 const POLL: Duration = Duration::from_millis(10);
