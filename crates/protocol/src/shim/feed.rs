@@ -19,11 +19,9 @@ use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::step::ShimStep;
 use super::{Purpose, Shim};
-use crate::storage::{Lane, Reach};
+use crate::storage::{Lane, PING, Reach};
 use crate::time::Time;
 
-/// Asks storage for a sign.
-pub(super) const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
 /// PINGs in the time after which copies are not trusted without one.
 const PINGS_PER_STALENESS: u32 = 8;
 /// How long after it was lost or refused the feed is asked for again.

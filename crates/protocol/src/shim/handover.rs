@@ -147,7 +147,7 @@ impl Shim {
 
     pub(super) fn handover_acknowledged(&mut self, from: Peer, ack: &HandoverAck) {
         let number = match self.departure {
-            Departure::Confirming { .. } => self.handover_number().wrapping_add(1),
+            Departure::Confirming { .. } => self.confirmation_number(),
             _ => self.handover_number(),
         };
         if ack.number == number {
@@ -167,6 +167,11 @@ impl Shim {
         self.incarnation.unwrap_or_default()
     }
 
+    /// The second HANDOVER, behind the last reply, has another number: an acknowledgement of the first is none of it.
+    fn confirmation_number(&self) -> u64 {
+        self.handover_number().wrapping_add(1)
+    }
+
     /// Goes on as far as it can.
     pub(super) fn depart(&mut self, step: &mut ShimStep<'_>) {
         let now = step.now;
@@ -181,7 +186,7 @@ impl Shim {
             let (silent, cuts) = (silent.clone(), now >= *until);
             self.end_what_blocks(step);
             if self.is_finished(cuts) {
-                let (unheard, until) = self.ask_all(step, self.handover_number().wrapping_add(1), &silent);
+                let (unheard, until) = self.ask_all(step, self.confirmation_number(), &silent);
                 self.departure = Departure::Confirming { unheard, until };
             }
         }

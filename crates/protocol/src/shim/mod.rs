@@ -53,7 +53,7 @@ use crate::key_view::KeyView;
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
-use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, Store};
+use crate::storage::{CommandControl, Lane, PING, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use holders::Holders;
 use joins::{Origins, Readings};
@@ -64,7 +64,6 @@ use storage_limit::StorageLimit;
 use watch::Watcher;
 
 pub use commands::PurgeTarget;
-use feed::PING;
 pub(crate) use feed::changed_keys;
 pub use feed::{Bounded, FeedState};
 pub use foreign_writers::{ALL_KEYS, ForeignWritePolicy, ForeignWritersSeen};

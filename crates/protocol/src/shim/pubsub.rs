@@ -12,7 +12,7 @@ use super::operations::CommandAsked;
 use super::step::ShimStep;
 use super::{Purpose, Shim, StorageState};
 use crate::hash::KeyMap;
-use crate::storage::{Lane, Reach};
+use crate::storage::{Lane, PING, Reach};
 use crate::time::Time;
 use commands::CommandKind;
 use commands::glob;
@@ -224,9 +224,8 @@ impl Shim {
         if step.now.since(self.topics.probed) >= PROBE_INTERVAL {
             // A server that has gone without a word would be noticed by nothing else.
             self.topics.probed = step.now;
-            let ping = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
             let (purpose, lane) = (Purpose::Probe, Lane::Subscriber);
-            self.store(step, purpose, lane, Reach::Whole, SmallVec::from_elem(ping, 1));
+            self.store(step, purpose, lane, Reach::Whole, SmallVec::from_elem(PING, 1));
         }
     }
 

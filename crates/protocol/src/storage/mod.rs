@@ -74,6 +74,8 @@ pub enum CommandControl {
     Take { bytes: u64 },
 }
 
+/// Asks a server for a sign of life.
+pub(crate) const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
 /// A reply of more than this is large: no node caches it, and nobody should hold the whole of it.
 pub const LARGE_REPLY_BYTES: usize = 1 << 20;
 /// On the way between storage and a client: enough to keep all connections in between busy.

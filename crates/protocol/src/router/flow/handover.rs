@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use wire::message::{Execute, Handover, HandoverAck};
-use wire::{Message, Peer, ShimId};
+use wire::{Message, Peer, ShimId, Status};
 
 use crate::router::Effect;
 use crate::router::flow::Flow;
@@ -16,7 +16,6 @@ use crate::router::flow::refusal::unavailable;
 use crate::router::flow::reply::PartReply;
 use crate::router::step::RouterStep;
 use crate::time::Time;
-use wire::Status;
 
 /// What waits for one shim.
 #[derive(Debug)]
@@ -43,8 +42,7 @@ impl HeldForShim {
                 self.requests.extend(follow.request);
                 true
             }
-            Message::Subscribers(_) | Message::Track(_) => true,
-            Message::Fetch(_) => true,
+            Message::Subscribers(_) | Message::Track(_) | Message::Fetch(_) => true,
             _ => false,
         }
     }
@@ -61,13 +59,13 @@ pub(crate) struct Handovers {
 }
 
 impl Handovers {
-    fn begin(&mut self, shim: ShimId, until: Time) -> &mut HeldForShim {
+    fn begin(&mut self, shim: ShimId, until: Time) {
         self.shims.entry(shim).or_insert_with(|| HeldForShim {
             until,
             linked: true,
             messages: Vec::new(),
             requests: BTreeSet::new(),
-        })
+        });
     }
 
     /// Whether this request has not been sent.

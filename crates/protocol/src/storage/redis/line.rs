@@ -10,7 +10,7 @@ use wire::resp::{Command, PartScanner, ProtocolError, ReplyScanner, Value};
 use super::NOBODYS_TICKET;
 use super::takeover::Incarnation;
 use crate::shards::unblocked;
-use crate::storage::{LARGE_REPLY_BYTES, Lane, Reach, StorageEvent, Store};
+use crate::storage::{LARGE_REPLY_BYTES, Lane, PING, Reach, StorageEvent, Store};
 use crate::time::Time;
 
 /// How long a server that says BUSY or LOADING is left alone before it is asked again.
@@ -427,8 +427,7 @@ impl Line {
     }
 
     fn probe(&mut self, out: &mut Vec<u8>) {
-        const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-        out.extend_from_slice(PING);
+        out.extend_from_slice(&PING);
         self.written += PING.len() as u64;
     }
 

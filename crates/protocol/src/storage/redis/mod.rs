@@ -26,7 +26,7 @@ use super::backoff::Backoff;
 use super::health::StorageHealth;
 use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
-use super::{CommandControl, Lane, NoteLevel, Reach, StorageEvent, Store};
+use super::{CommandControl, Lane, NoteLevel, PING, Reach, StorageEvent, Store};
 use crate::awake::Awake;
 use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
@@ -50,9 +50,8 @@ const BACKOFF_MIN: Duration = Duration::from_millis(50);
 /// Up for this long counts as success. Shims that displace each other never get there, so they do it ever more
 /// rarely, down to once a second.
 const STABLE: Duration = Duration::from_secs(10);
-/// How often a shim for which others stand by says something to its server, as its incarnation.
+/// How often a shim says something to its server, as its incarnation: whoever stands by for it looks how long that is ago.
 const SIGN_OF_LIFE: Duration = Duration::from_millis(500);
-const PING: Bytes = Bytes::from_static(b"*1\r\n$4\r\nPING\r\n");
 
 /// The connections to one server. Every call appends what became known to `events`.
 pub struct Redis {

@@ -123,7 +123,7 @@ pub(super) struct Takeover {
 /// Who has no connection for once may be making one; what has said nothing may wait behind what the server does for long.
 const ABSENT_MIN: u8 = 2;
 /// A process that has sent nothing for so long hangs, or is cut off: one that is the shim says something every
-/// [`SIGN_OF_LIFE`](super::SIGN_OF_LIFE) while others stand by. Servers count in whole seconds.
+/// [`SIGN_OF_LIFE`](super::SIGN_OF_LIFE). Servers count in whole seconds.
 const SILENCE_MIN: Duration = Duration::from_secs(3);
 
 fn whole_ms(wait: Duration) -> Duration {
