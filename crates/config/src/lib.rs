@@ -62,8 +62,8 @@ use protocol::storage::MarkedPart;
 use protocol::storage::redis::FenceName;
 use serde::Deserialize;
 use wire::{
-    ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
-    SHARE_WHOLE, Sharding, ShimId, ShimMember,
+    ClusterMap, Ketama, KetamaServer, LEVELS, LayerMap, NodeId, NodeMember, Partition, Peer, RackId,
+    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
 };
 
 /// Epoch of the map that a configuration itself describes: every node owns its whole partition.
@@ -446,11 +446,11 @@ impl Config {
 
     /// The map in which every node owns its whole partition.
     pub fn map(&self) -> ClusterMap {
-        self.map_with(EPOCH_FIRST, |_| SHARE_WHOLE)
+        self.map_with(EPOCH_FIRST, LEVELS.min, |_| SHARE_WHOLE)
     }
 
-    /// The map of `epoch`, in which nodes own what `share` says.
-    pub fn map_with(&self, epoch: u32, share: impl Fn(NodeId) -> u16) -> ClusterMap {
+    /// The map of `epoch` and `level`, in which nodes own what `share` says.
+    pub fn map_with(&self, epoch: u32, level: u8, share: impl Fn(NodeId) -> u16) -> ClusterMap {
         let racks = self.racks();
         let rack_id =
             |name: &str| racks.iter().position(|rack| *rack == name).map(|index| RackId(index as u16));
@@ -470,7 +470,13 @@ impl Config {
             id: ShimId(index as u16),
             rack: rack_id(&shim.rack).expect("racks() lists the rack of every shim"),
         });
-        ClusterMap { epoch, sharding: self.sharding(), layers: layers.collect(), shims: shims.collect() }
+        ClusterMap {
+            epoch,
+            level,
+            sharding: self.sharding(),
+            layers: layers.collect(),
+            shims: shims.collect(),
+        }
     }
 }
 

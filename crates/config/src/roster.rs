@@ -7,9 +7,8 @@ use super::load::ConfigError;
 use super::{Config, FrontListen, LayerConfig, NodeConfig, RouterConfig};
 use crate::Address;
 
-/// Everything that others need to know of the members. Their order is their numbering.
+/// Everything that others need to know of the members. Their order is their numbering. What another release says more is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Roster {
     pub layers: Vec<RosterLayer>,
     pub nodes: Vec<RosterNode>,
@@ -18,14 +17,12 @@ pub struct Roster {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterLayer {
     pub name: String,
     pub by_rack: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterNode {
     pub id: String,
     pub layer: String,
@@ -36,7 +33,6 @@ pub struct RosterNode {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterShim {
     pub id: String,
     pub rack: String,
@@ -44,7 +40,6 @@ pub struct RosterShim {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterRouter {
     pub id: String,
     pub listen: Address,
@@ -55,7 +50,6 @@ pub struct RosterRouter {
 
 /// How long the lists of a roster are; one that is longer in any of them knows more members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct RosterSize {
     pub layers: usize,
     pub nodes: usize,

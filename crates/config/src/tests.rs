@@ -82,7 +82,7 @@ fn the_documented_example_becomes_a_map() {
     let ids: Vec<_> = config.member_ids().collect();
     assert_eq!(ids, ["controller", "shim-0", "shim-1", "spine-0", "leaf-0", "leaf-1", "router-0"]);
 
-    let map = config.map_with(9, |node| if node == NodeId(2) { 0 } else { 1000 });
+    let map = config.map_with(9, 1, |node| if node == NodeId(2) { 0 } else { 1000 });
     assert_eq!(map.epoch, 9);
     let [leaf, spine] = map.layers.as_slice() else { panic!("two layers") };
     assert_eq!((leaf.partition, spine.partition), (Partition::Rack, Partition::Hash));

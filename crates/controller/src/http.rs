@@ -147,7 +147,7 @@ async fn take_heartbeat(
     match answer {
         Ok(reply) => {
             proven.set();
-            authentic(&api.key, code, serde_json::to_vec(&reply).unwrap_or_default())
+            authentic(&api.key, code, heartbeat::to_json(&reply))
         }
         Err(refusal) => {
             let status = match refusal {

@@ -12,15 +12,16 @@ use protocol::placement::agreement::Disagreement;
 use protocol::time::Time;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
-use wire::{ClusterMap, NodeId, Peer};
+use wire::{ClusterMap, LEVELS, NodeId, Peer};
 
 use crate::hot::hottest;
 use crate::members::Configured;
 use crate::orders::OpenOrders;
-use crate::store::{self, ControllerStore, StoreChange, StoreError};
+use crate::store::{self, ControllerStore, StoreChange, StoreError, UnknownFields};
 
 /// Time in which each member has sent several heartbeats.
 const HEARD_ALL: Duration = Duration::from_secs(5);
+const RELEASE_LETTERS_MAX: usize = 64;
 /// How long a refused heartbeat says how its members are.
 const DISAGREES: Duration = Duration::from_secs(5);
 
@@ -49,6 +50,10 @@ pub(crate) struct Service {
     store: Box<dyn ControllerStore>,
     /// What members said that this replica has heard of within a lease.
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
+    /// The releases that members have said they are of, also those that are silent now.
+    releases: BTreeMap<String, String>,
+    /// What only a later release knows of the store's map.
+    unknown: UnknownFields,
     /// From when on every member that lives has been heard of.
     heard_all: Time,
     /// When a heartbeat of a member came whose configuration differs, and in what.
@@ -68,7 +73,12 @@ impl Service {
         let own = &config.controllers[index];
         let id = own.id.clone();
         let settings = ControllerConfig {
-            terms: Terms { lease: own.member_lease(), grace: own.grace(), step: own.return_step() },
+            terms: Terms {
+                lease: own.member_lease(),
+                grace: own.grace(),
+                step: own.return_step(),
+                level_max: LEVELS.max,
+            },
             by: format!("{id} {:016x}", rand::random::<u64>()),
             history: rand::random(),
             members: Configured(config),
@@ -79,6 +89,8 @@ impl Service {
             id,
             store,
             statuses: BTreeMap::new(),
+            releases: BTreeMap::new(),
+            unknown: UnknownFields::default(),
             disagreeing: BTreeMap::new(),
             orders: OpenOrders::new(rand::random()),
             refused: 0,
@@ -109,6 +121,8 @@ impl Service {
         Ok(HeartbeatReply {
             epoch: map.epoch,
             history: map.history,
+            level: map.level,
+            level_max: LEVELS.max,
             known,
             shares: store::shares(map),
             roster: longer.then(|| map.roster.clone()),
@@ -139,6 +153,9 @@ impl Service {
         if effects.contains(&Effect::Refuse) {
             return Err(HeartbeatRefusal::Replay);
         }
+        let release = shown_release(&heartbeat.release);
+        let ids = heartbeat.members.iter().map(|status| status.id().to_owned());
+        self.releases.extend(ids.map(|id| (id, release.clone())));
         self.statuses.extend(heartbeat.members.into_iter().map(|status| (status.id().to_owned(), status)));
         heartbeat.reports.into_iter().for_each(|report| self.orders.report(report));
         self.carry_out(now, effects);
@@ -179,6 +196,7 @@ impl Service {
             agent: heartbeat.agent,
             sequence: heartbeat.sequence,
             history: heartbeat.history,
+            level: heartbeat.level,
             members: heartbeat.members.iter().map(beat).collect::<Result<_, _>>()?,
             leaving: heartbeat.leaving.iter().filter_map(|id| self.config().process(id)).collect(),
         })
@@ -235,7 +253,7 @@ impl Service {
         }
     }
 
-    fn numbered_change(&self, change: StoreChange) -> Option<controller::Change<Roster>> {
+    fn numbered_change(&mut self, change: StoreChange) -> Option<controller::Change<Roster>> {
         Some(match change {
             StoreChange::Registered { member } => {
                 controller::Change::Registered(self.config().process(&member)?)
@@ -244,6 +262,10 @@ impl Service {
             StoreChange::NoMap => controller::Change::NoMap,
             StoreChange::Map { version, value } => {
                 let map = store::parse_map(&value).map_err(|error| error.to_string());
+                let map = map.map(|(map, unknown)| {
+                    self.unknown = unknown;
+                    map
+                });
                 controller::Change::Map { version, map }
             }
         })
@@ -260,7 +282,9 @@ impl Service {
             match effect {
                 Effect::Keep(member) => self.store.keep(now, &self.machine.members().0.peer_name(member)),
                 Effect::Forget(member) => self.store.forget(now, &self.machine.members().0.peer_name(member)),
-                Effect::Propose { version, map } => self.store.propose(now, version, &store::map_text(&map)),
+                Effect::Propose { version, map } => {
+                    self.store.propose(now, version, &store::map_text(&map, &self.unknown));
+                }
                 Effect::Silent(member) => drop(self.statuses.remove(&self.config().peer_name(member))),
                 // Who sent it is told so.
                 Effect::Refuse => {}
@@ -302,13 +326,17 @@ impl Service {
     /// The store's map with the members of this configuration.
     pub(crate) fn map(&self) -> ClusterMap {
         let map = self.machine.committed();
-        self.config().map_with(map.epoch, |node| map.share(node))
+        self.config().map_with(map.epoch, map.level, |node| map.share(node))
     }
 
     /// The live members, in the order of the configuration.
     pub(crate) fn status(&self) -> ClusterStatus {
         let members = self.config().member_ids().filter_map(|id| self.statuses.get(id).cloned());
-        ClusterStatus::of(self.machine.committed().epoch, members)
+        let cluster = ClusterStatus::of(self.machine.committed().epoch, members);
+        let heard = |id: &&String| self.statuses.contains_key(*id);
+        let releases = self.releases.iter().filter(|(id, _)| heard(id));
+        let releases = releases.map(|(id, release)| (id.clone(), release.clone())).collect();
+        ClusterStatus { level: self.machine.committed().level, releases, ..cluster }
     }
 
     pub(crate) fn own_status(&self) -> ControllerStatus {
@@ -323,6 +351,14 @@ impl Service {
             statistics,
             heartbeats_refused_total: self.refused + statistics.replays,
         }
+    }
+}
+
+/// Something that has proven the secret has said it, and people will read it.
+fn shown_release(told: &str) -> String {
+    match told.chars().filter(|letter| !letter.is_control()).take(RELEASE_LETTERS_MAX).collect::<String>() {
+        none if none.is_empty() => "unknown".to_owned(),
+        told => told,
     }
 }
 

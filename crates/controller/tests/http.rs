@@ -107,6 +107,8 @@ fn heartbeats_without_the_secret_are_refused() {
         agent: 7,
         sequence: 1,
         agreement: config("127.0.0.1:0").agreement(),
+        release: "9.9.9\u{7}".to_owned(),
+        level: 1,
         members: vec![MemberStatus::Router(router)],
         leaving: Vec::new(),
         history: 0,

@@ -34,6 +34,7 @@ fn map() -> ClusterMap {
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     ClusterMap {
         epoch: 1,
+        level: 1,
         layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
         sharding: Sharding::Ring,
         shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],

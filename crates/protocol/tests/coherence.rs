@@ -74,6 +74,7 @@ scripts! {
     flushall_is_a_barrier
     flushall_lost_and_applied_late
     handed_over
+    handed_over_before_a_node_has_heard
     handed_over_past_a_node_that_is_stopped
     handed_over_while_a_command_blocks
     handed_over_while_it_is_asked

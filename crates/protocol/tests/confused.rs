@@ -46,7 +46,8 @@ fn placement() -> Arc<Placement> {
         LayerMap { name: format!("layer-{index}"), partition: Partition::Hash, nodes: vec![node] }
     };
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
-    let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer(0), layer(1)], shims };
+    let map =
+        ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![layer(0), layer(1)], shims };
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
 }
 

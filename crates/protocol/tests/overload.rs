@@ -65,6 +65,7 @@ impl World {
         let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
         let map = ClusterMap {
             epoch: 1,
+            level: 1,
             layers: vec![layer],
             sharding: Sharding::Ring,
             shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],

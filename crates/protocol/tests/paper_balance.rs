@@ -30,7 +30,7 @@ fn leaf_and_spine(racks: u16, spines: u16, shims_per_rack: u16) -> ClusterMap {
     let shims = (0..racks * shims_per_rack)
         .map(|id| ShimMember { id: ShimId(id), rack: RackId(id / shims_per_rack) })
         .collect();
-    ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![leaf, spine], shims }
+    ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![leaf, spine], shims }
 }
 
 /// How a node measures the load that it stamps into replies.

@@ -182,7 +182,13 @@ mod tests {
     }
 
     fn map(epoch: u32) -> Arc<ClusterMap> {
-        Arc::new(ClusterMap { epoch, sharding: Sharding::Ring, layers: Vec::new(), shims: Vec::new() })
+        Arc::new(ClusterMap {
+            epoch,
+            level: 1,
+            sharding: Sharding::Ring,
+            layers: Vec::new(),
+            shims: Vec::new(),
+        })
     }
 
     #[test]

@@ -273,6 +273,11 @@ pub enum MemberStatus {
 }
 
 impl MemberStatus {
+    /// Whether this release knows members of that role.
+    pub fn is_role(name: &str) -> bool {
+        ["node", "shim", "router", "controller"].contains(&name)
+    }
+
     pub fn id(&self) -> &str {
         match self {
             MemberStatus::Node(status) => &status.id,
@@ -314,8 +319,13 @@ impl MemberStatus {
 
 /// The members of a cluster and the map's epoch: what `distcache status --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct ClusterStatus {
     pub epoch: u32,
+    /// The feature level that all members speak.
+    pub level: u8,
+    /// The release of each member that is heard of.
+    pub releases: BTreeMap<String, String>,
     pub nodes: Vec<NodeStatus>,
     pub shims: Vec<ShimStatus>,
     pub routers: Vec<RouterStatus>,

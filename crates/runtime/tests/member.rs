@@ -124,8 +124,9 @@ fn a_member_acts_on_what_its_process_tells_it_until_it_is_stopped() {
     let (member, heard) = start(&config, &stop);
     assert!(matches!(&member.addresses[..], [config::Address::Tcp(address)] if address.port() != 0));
     let first = config.map().epoch;
-    let map = |epoch| Arc::new(config.map_with(epoch, |_| SHARE_WHOLE));
-    let unusable = Arc::new(ClusterMap { layers: Vec::new(), ..config.map_with(first + 1, |_| SHARE_WHOLE) });
+    let map = |epoch| Arc::new(config.map_with(epoch, 1, |_| SHARE_WHOLE));
+    let unusable =
+        Arc::new(ClusterMap { layers: Vec::new(), ..config.map_with(first + 1, 1, |_| SHARE_WHOLE) });
     let addresses: Arc<[config::Address]> = Arc::from([config.nodes[0].listen.clone()]);
     member.maps.publish(&unusable, &addresses);
     member.maps.publish(&map(first + 2), &addresses);

@@ -7,7 +7,7 @@ use protocol::controller::{
     self, Beat, Controller, ControllerConfig, Effect, Heartbeat, Input, Members, StoredMap,
 };
 use protocol::time::Time;
-use wire::{NodeId, Peer};
+use wire::{LEVELS, NodeId, Peer};
 
 use crate::cast::{Cast, CastRoster};
 use crate::cluster::{Cluster, placement};
@@ -82,7 +82,8 @@ impl Cluster {
         if cut || silent || strange || !self.hosts[controller].is_awake(self.world.now()) {
             return;
         }
-        let heartbeat = Heartbeat { agent: agent_number, sequence, history, members, leaving };
+        let heartbeat =
+            Heartbeat { agent: agent_number, sequence, history, level: LEVELS.max, members, leaving };
         if self.storms.doubles(self.world.now(), &mut self.world.random) {
             let due = self.world.soon(self.shape.lease * 2);
             let life = self.hosts[controller].life;

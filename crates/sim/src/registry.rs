@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use protocol::controller::partitions::Terms;
 use protocol::controller::{Change, StoredMap};
-use wire::Peer;
+use wire::{LEVELS, Peer};
 
 use crate::cast::CastRoster;
 use crate::random::SimRandom;
@@ -45,6 +45,7 @@ impl Registry {
         let mut pick = |among: &[u64]| Duration::from_micros(random.pick(among));
         Registry {
             terms: Terms {
+                level_max: LEVELS.max,
                 lease: pick(&[1_000_000, 2_000_000]),
                 grace: pick(&[100_000, 300_000, 2_000_000]),
                 step: pick(&[200_000, 1_000_000]),
@@ -229,7 +230,14 @@ mod tests {
     const N0: Peer = Peer::Node(NodeId(0));
 
     fn map(epoch: u32) -> StoredMap<CastRoster> {
-        StoredMap { epoch, history: 1, by: "a".to_owned(), roster: CastRoster::default(), nodes: Vec::new() }
+        StoredMap {
+            epoch,
+            level: 1,
+            history: 1,
+            by: "a".to_owned(),
+            roster: CastRoster::default(),
+            nodes: Vec::new(),
+        }
     }
 
     #[test]

@@ -117,6 +117,7 @@ fn map(random: &mut SimRandom) -> ClusterMap {
     let member = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % racks) };
     ClusterMap {
         epoch: 1,
+        level: 1,
         sharding: Sharding::Ring,
         layers: layers(random, racks),
         shims: (0..shims).map(member).collect(),

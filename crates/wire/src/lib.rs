@@ -4,6 +4,7 @@ pub mod codec;
 pub mod foreign;
 pub mod header;
 pub mod key;
+pub mod level;
 pub mod map;
 pub mod member;
 pub mod memcached;
@@ -12,6 +13,7 @@ pub mod resp;
 
 pub use codec::{DecodeError, decode, encode};
 pub use key::{Digest, Key, View};
+pub use level::{LEVELS, Levels, RELEASE};
 pub use map::{
     ClusterMap, Ketama, KetamaServer, LayerMap, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
     ShimMember,

@@ -51,6 +51,8 @@ pub struct KetamaServer {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ClusterMap {
     pub epoch: u32,
+    /// The feature level that every member speaks.
+    pub level: u8,
     pub sharding: Sharding,
     /// One to four, the one nearest to storage first.
     pub layers: Vec<LayerMap>,

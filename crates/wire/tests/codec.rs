@@ -186,18 +186,44 @@ fn encoded(message: &Message) -> Bytes {
 
 #[test]
 fn the_layout_is_that_of_the_golden_vectors() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden.txt");
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    // A file for each release: those of releases that are out stay as they are.
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/", env!("CARGO_PKG_VERSION"), ".txt");
     let lines: Vec<String> = all_samples().iter().map(|message| hex(&encoded(message))).collect();
     let text = lines.join("\n") + "\n";
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         std::fs::write(path, &text).expect("the vectors can be written");
     }
-    let golden = std::fs::read_to_string(path).expect("tests/golden.txt is there");
+    let golden = std::fs::read_to_string(path)
+        .expect("the vectors of this release are there: UPDATE_GOLDEN=1 writes them");
     for (index, (golden, line)) in golden.lines().zip(text.lines()).enumerate() {
         assert_eq!(golden, line, "message {index}: other releases would not understand it");
     }
     assert_eq!(golden.lines().count(), text.lines().count());
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a release before this one has sent is understood, and would be sent just so.
+#[test]
+fn messages_of_every_release_are_understood() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");
+    let mut releases = 0;
+    for file in std::fs::read_dir(folder).expect("the vectors are there") {
+        let path = file.expect("an entry").path();
+        releases += 1;
+        for (index, line) in std::fs::read_to_string(&path).expect("vectors").lines().enumerate() {
+            let digits = line.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).expect("digits"));
+            let bytes: Vec<u8> = digits.map(|pair| u8::from_str_radix(pair, 16).expect("digits")).collect();
+            let message = decode(&mut Bytes::from(bytes));
+            let message =
+                message.unwrap_or_else(|error| panic!("{}: message {index}: {error}", path.display()));
+            let again = encoded(&message.expect("a whole message"));
+            assert_eq!(hex(&again), line, "{}: message {index}", path.display());
+        }
+    }
+    assert!(releases > 0);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn map(bytes: &mut Unstructured<'_>) -> Result<ClusterMap> {
         })
         .collect::<Result<Vec<_>>>()?;
     let sharding = if bytes.ratio(1, 4)? { Sharding::Slots } else { Sharding::Ring };
-    Ok(ClusterMap { epoch: bytes.arbitrary()?, sharding, layers, shims })
+    Ok(ClusterMap { epoch: bytes.arbitrary()?, level: 1, sharding, layers, shims })
 }
 
 fn number(bytes: &mut Unstructured<'_>, due: u16) -> Result<u16> {

@@ -57,10 +57,11 @@ fn input(bytes: &mut Unstructured<'_>, current: u32, map: &ClusterMap) -> Result
             for _ in 0..bytes.int_in_range(0..=3)? {
                 nodes.push(Ownership { share: bytes.int_in_range(0..=1000)?, drained: bytes.arbitrary()? });
             }
-            Input::Published { epoch: epoch(bytes, current)?, nodes }
+            Input::Published { epoch: epoch(bytes, current)?, level: bytes.arbitrary()?, nodes }
         }
         7 => Input::Grown { map: map.clone(), others: vec![peer(bytes)?], stored: bytes.arbitrary()? },
         8 | 9 => Input::Heartbeat {
+            level: bytes.arbitrary()?,
             member: peer(bytes)?,
             epoch: epoch(bytes, current)?,
             empty: bytes.arbitrary()?,

@@ -6,7 +6,7 @@ use config::Secret;
 use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
 use runtime::peers::frame::{Channel, PeerHello, PeerRefusal, write_refusal};
 use runtime::peers::handshake::{Handshake, LinkKey};
-use wire::{NodeId, Peer, ShimId};
+use wire::{LEVELS, NodeId, Peer, ShimId};
 
 const NODE: Peer = Peer::Node(NodeId(3));
 const SHIM: Peer = Peer::Shim(ShimId(1));
@@ -36,6 +36,7 @@ fn hello(peer: Peer, nonce: u8) -> PeerHello {
             shims: 2,
             digest: 11,
         },
+        levels: LEVELS,
     }
 }
 

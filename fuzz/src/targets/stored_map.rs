@@ -33,11 +33,12 @@ listen = "127.0.0.1:7002"
 
 pub(crate) fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let stored = match parse_map(text) {
+    let (stored, unknown) = match parse_map(text) {
         Ok(stored) => stored,
         Err(refused) => return assert!(!refused.to_string().is_empty()),
     };
-    assert_eq!(parse_map(&map_text(&stored)).expect("what was written can be read"), stored);
+    let written = parse_map(&map_text(&stored, &unknown)).expect("what was written can be read");
+    assert_eq!(written, (stored.clone(), unknown));
     let config = config();
     let grown = match config.grown(&stored.roster) {
         Ok(None) => {
@@ -68,7 +69,7 @@ fn go_on(config: &Config, stored: &StoredRoster) {
         return;
     }
     let nodes = stored.nodes.clone();
-    machine.step(now, Input::Published { epoch: stored.epoch, nodes }, &mut effects);
+    machine.step(now, Input::Published { epoch: stored.epoch, level: stored.level, nodes }, &mut effects);
     // One that is behind is answered with a later one, so that whoever has seen this controller's first goes on.
     let behind = stored.epoch < config.map().epoch;
     assert_eq!(machine.map().epoch, stored.epoch.max(config.map().epoch) + u32::from(behind));
@@ -77,7 +78,7 @@ fn go_on(config: &Config, stored: &StoredRoster) {
         let member = Peer::Node(NodeId(node as u16));
         machine.step(now, Input::Left { member }, &mut effects);
         let epoch = machine.map().epoch;
-        machine.step(now, Input::Heartbeat { member, epoch, empty: true }, &mut effects);
+        machine.step(now, Input::Heartbeat { member, epoch, empty: true, level: 1 }, &mut effects);
     }
     assert!(machine.map().epoch >= stored.epoch, "it goes back");
     let placed = Placement::new(Secret(config.secret().0), machine.map().clone());

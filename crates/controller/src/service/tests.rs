@@ -11,11 +11,13 @@ use protocol::placement::agreement::Agreement;
 use protocol::time::Time;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{HotKey, MemberStatus, NodeStatus, RouterStatus, ShimStatus};
-use wire::{NodeId, Partition};
+use wire::{LEVELS, NodeId, Partition, RELEASE};
 
 use super::{HeartbeatRefusal, Service};
 use crate::inspect::{FurtherPlace, inspect};
-use crate::store::{ControllerStore, MemoryStore, StoreChange, StoreError, StoredRoster, map_text};
+use crate::store::{
+    ControllerStore, MemoryStore, StoreChange, StoreError, StoredRoster, UnknownFields, map_text,
+};
 use crate::view::{MemberState, members};
 
 /// A store that tests share between replicas, take away and make forget.
@@ -176,6 +178,8 @@ fn known() -> Heartbeat {
         agent: 0,
         sequence: 0,
         agreement: config().agreement(),
+        release: RELEASE.to_owned(),
+        level: LEVELS.max,
         members: Vec::new(),
         leaving: Vec::new(),
         history: 0,
@@ -186,7 +190,13 @@ fn known() -> Heartbeat {
 
 fn reply(epoch: u32, down: &[&str]) -> Result<HeartbeatReply, HeartbeatRefusal> {
     let shares = down.iter().map(|id| ((*id).to_owned(), 0)).collect();
-    Ok(HeartbeatReply { epoch, shares, known: config().roster_size(), ..HeartbeatReply::default() })
+    Ok(HeartbeatReply { epoch, shares, ..told() })
+}
+
+/// What every reply says here.
+fn told() -> HeartbeatReply {
+    let (level, level_max) = (1, LEVELS.max);
+    HeartbeatReply { level, level_max, known: config().roster_size(), ..HeartbeatReply::default() }
 }
 
 #[test]
@@ -204,12 +214,7 @@ fn a_silent_node_is_lost_then_down_and_comes_back() {
     assert_eq!(world.beat(7_000, vec![status("n1", 1)]), reply(2, &["n1"]));
     let shares = |share| [("n1".to_owned(), share)].into();
     for (ms, epoch, share) in [(7_500, 3, 250), (8_500, 4, 500), (9_500, 5, 750)] {
-        let expected = Ok(HeartbeatReply {
-            epoch,
-            shares: shares(share),
-            known: config().roster_size(),
-            ..HeartbeatReply::default()
-        });
+        let expected = Ok(HeartbeatReply { epoch, shares: shares(share), ..told() });
         assert_eq!(world.beat(ms, vec![status("n0", epoch - 1), status("n1", epoch - 1)]), expected);
     }
     assert_eq!(world.beat(10_500, vec![status("n1", 5)]), reply(6, &[]));
@@ -380,8 +385,7 @@ fn replicas_over_one_store_agree_on_the_map() {
     assert_eq!(a.beat(6_100, Vec::new()), reply(2, &["n1"]));
     assert_eq!(b.beat(6_100, Vec::new()), reply(2, &["n1"]));
     let shares = [("n1".to_owned(), 250)].into();
-    let returning =
-        Ok(HeartbeatReply { epoch: 3, shares, known: config().roster_size(), ..HeartbeatReply::default() });
+    let returning = Ok(HeartbeatReply { epoch: 3, shares, ..told() });
     assert_eq!(b.beat(6_200, vec![status("n1", 2)]), returning);
     assert_eq!(a.beat(6_300, Vec::new()), returning);
 }
@@ -459,7 +463,7 @@ fn a_map_of_another_cluster_is_left_alone() {
     let mut other =
         StoredRoster { epoch: 9, ..World::replica(&store, "z").service.machine.committed().clone() };
     other.roster.nodes[0].id = "somebody-else".to_owned();
-    for map in [map_text(&other), "nonsense".to_owned()] {
+    for map in [map_text(&other, &UnknownFields::default()), "nonsense".to_owned()] {
         let store = Fickle::new();
         store.shared.lock().unwrap().memory.propose(Time(0), 0, &map);
         let mut world = World::replica(&store, "a");

@@ -10,7 +10,7 @@ mod stored;
 pub use etcd::{EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
 pub(crate) use stored::shares;
-pub use stored::{StoredMapError, StoredRoster, map_text, parse_map};
+pub use stored::{StoredMapError, StoredRoster, UnknownFields, map_text, parse_map};
 
 use protocol::time::Time;
 

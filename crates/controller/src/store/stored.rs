@@ -4,15 +4,18 @@ use std::collections::BTreeMap;
 
 use config::Roster;
 use protocol::controller::partitions::Ownership;
+use runtime::heartbeat::to_json;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use wire::SHARE_WHOLE;
 
 pub type StoredRoster = protocol::controller::StoredMap<Roster>;
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Text {
     epoch: u32,
+    #[serde(default = "first_level")]
+    level: u8,
     history: u64,
     by: String,
     roster: Roster,
@@ -20,17 +23,25 @@ struct Text {
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct TextNode {
     /// In thousandths.
     share: u16,
     drained: bool,
 }
 
+fn first_level() -> u8 {
+    1
+}
+
+/// What a later release has written into a map, by where it stands there. It is written again, so that nothing is lost while
+/// replicas of two releases serve.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct UnknownFields(Value);
+
 /// What is wrong with a stored map.
 #[derive(Debug, thiserror::Error)]
 pub enum StoredMapError {
-    #[error("it is not a map of this version: {0}")]
+    #[error("it is not a map: {0}")]
     Malformed(#[from] serde_json::Error),
     #[error("it lists {nodes} nodes and what {owners} of them own")]
     Lengths { nodes: usize, owners: usize },
@@ -42,8 +53,11 @@ pub enum StoredMapError {
 ///
 /// # Errors
 /// It is no map, or one that contradicts itself.
-pub fn parse_map(text: &str) -> Result<StoredRoster, StoredMapError> {
-    let Text { epoch, history, by, roster, nodes } = serde_json::from_str(text)?;
+pub fn parse_map(text: &str) -> Result<(StoredRoster, UnknownFields), StoredMapError> {
+    let told: Value = serde_json::from_str(text)?;
+    let known = Text::deserialize(&told)?;
+    let unknown = UnknownFields(unknown(&told, &serde_json::to_value(&known)?));
+    let Text { epoch, level, history, by, roster, nodes } = known;
     if nodes.len() != roster.nodes.len() {
         return Err(StoredMapError::Lengths { nodes: roster.nodes.len(), owners: nodes.len() });
     }
@@ -51,15 +65,58 @@ pub fn parse_map(text: &str) -> Result<StoredRoster, StoredMapError> {
         return Err(StoredMapError::Share(node.share));
     }
     let nodes = nodes.into_iter().map(|node| Ownership { share: node.share, drained: node.drained });
-    Ok(StoredRoster { epoch, history, by, roster, nodes: nodes.collect() })
+    Ok((StoredRoster { epoch, level, history, by, roster, nodes: nodes.collect() }, unknown))
 }
 
-/// As stores keep it.
-pub fn map_text(map: &StoredRoster) -> String {
+/// As stores keep it, with what was `unknown` of the one before.
+pub fn map_text(map: &StoredRoster, unknown: &UnknownFields) -> String {
     let nodes = map.nodes.iter().map(|node| TextNode { share: node.share, drained: node.drained });
-    let StoredRoster { epoch, history, by, roster, .. } = map.clone();
-    let text = Text { epoch, history, by, roster, nodes: nodes.collect() };
-    serde_json::to_string(&text).expect("strings, numbers and lists of them are JSON")
+    let StoredRoster { epoch, level, history, by, roster, .. } = map.clone();
+    let text = Text { epoch, level, history, by, roster, nodes: nodes.collect() };
+    let text = String::from_utf8(to_json(&text)).expect("JSON is UTF-8");
+    if unknown.0.is_null() {
+        return text;
+    }
+    let mut value: Value = serde_json::from_str(&text).expect("it was written as JSON");
+    add(&mut value, &unknown.0);
+    value.to_string()
+}
+
+/// What `told` has more than `known`; null if nothing.
+fn unknown(told: &Value, known: &Value) -> Value {
+    match (told, known) {
+        (Value::Object(told), Value::Object(known)) => {
+            let more = told.iter().map(|(key, value)| {
+                let more = known.get(key).map_or_else(|| value.clone(), |known| unknown(value, known));
+                (key.clone(), more)
+            });
+            let more: Map<String, Value> = more.filter(|(_, more)| !more.is_null()).collect();
+            if more.is_empty() { Value::Null } else { Value::Object(more) }
+        }
+        (Value::Array(told), Value::Array(known)) => {
+            let more: Vec<Value> = told.iter().zip(known).map(|(told, known)| unknown(told, known)).collect();
+            if more.iter().all(Value::is_null) { Value::Null } else { Value::Array(more) }
+        }
+        _ => Value::Null,
+    }
+}
+
+/// Members keep their places in a map, so what was unknown of one is its own still.
+fn add(target: &mut Value, unknown: &Value) {
+    match (target, unknown) {
+        (Value::Object(target), Value::Object(unknown)) => {
+            for (key, more) in unknown {
+                match target.get_mut(key) {
+                    Some(known) => add(known, more),
+                    None => drop(target.insert(key.clone(), more.clone())),
+                }
+            }
+        }
+        (Value::Array(target), Value::Array(unknown)) => {
+            target.iter_mut().zip(unknown).for_each(|(target, more)| add(target, more));
+        }
+        _ => {}
+    }
 }
 
 /// By id, what the nodes own that do not own their whole partition.
@@ -83,8 +140,30 @@ mod tests {
     #[test]
     fn a_map_survives_the_store() {
         let map = parse_map(&text(r#"[{"share":250,"drained":false}]"#)).unwrap();
-        assert_eq!((map.epoch, shares(&map)), (3, [("n".to_owned(), 250)].into()));
-        assert_eq!(parse_map(&map_text(&map)).unwrap(), map);
+        assert_eq!((map.0.epoch, shares(&map.0)), (3, [("n".to_owned(), 250)].into()));
+        assert_eq!(parse_map(&map_text(&map.0, &map.1)).unwrap(), map);
+    }
+
+    #[test]
+    fn what_a_later_release_has_written_stays() {
+        let node = r#"{"share":250,"drained":false,"pinned":{"by":"ann"}}"#;
+        let later = text(&format!("[{node}]")).replace(r#""by_rack":false"#, r#""by_rack":false,"weight":3"#);
+        let later = later.replacen('{', r#"{"colour":"blue","level":7,"#, 1);
+        let (mut map, unknown) = parse_map(&later).unwrap();
+        assert_eq!((map.level, map.nodes[0].share), (7, 250));
+        (map.epoch, map.nodes[0].share) = (4, 500);
+        let written: serde_json::Value = serde_json::from_str(&map_text(&map, &unknown)).unwrap();
+        let at = |pointer: &str| written.pointer(pointer).unwrap().to_string();
+        assert_eq!((at("/colour"), at("/roster/layers/0/weight")), (r#""blue""#.to_owned(), "3".to_owned()));
+        assert_eq!(
+            (at("/nodes/0/pinned/by"), at("/nodes/0/share")),
+            (r#""ann""#.to_owned(), "500".to_owned())
+        );
+        assert_eq!((at("/epoch"), at("/level")), ("4".to_owned(), "7".to_owned()));
+        // A member that is new has none.
+        map.nodes.push(map.nodes[0]);
+        let written: serde_json::Value = serde_json::from_str(&map_text(&map, &unknown)).unwrap();
+        assert!(written.pointer("/nodes/1/pinned").is_none());
     }
 
     #[test]
@@ -94,7 +173,6 @@ mod tests {
             assert!(error.contains(expected), "{error}");
         };
         refused("", "not a map");
-        refused(&text(r#"[{"share":250,"drained":false,"x":1}]"#), "unknown field `x`");
         refused(&text(r#"[{"share":1001,"drained":false}]"#), "owns 1001 thousandths");
         refused(&text("[]"), "1 nodes and what 0 of them own");
     }

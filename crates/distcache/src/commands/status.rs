@@ -1,5 +1,7 @@
 //! `distcache status`: the members and their counters, as a table or as JSON. It computes nothing.
 
+use std::collections::BTreeMap;
+
 use config::ByteSize;
 use controller::{MemberState, MemberView};
 use runtime::status::{ClusterStatus, NodeStatus, RouterStatus, ShimStatus};
@@ -41,7 +43,7 @@ pub(crate) fn run(arguments: &StatusArguments) -> anyhow::Result<()> {
 }
 
 fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
-    let mut parts = vec![format!("map epoch {}", status.epoch)];
+    let mut parts = vec![format!("map epoch {}{}", status.epoch, releases(status))];
     let of = |role: &str| members.iter().filter(|member| member.role == role).collect::<Vec<_>>();
     let head = ["NODE", "HEALTH", "LAYER", "LOAD/S", "REQUESTS", "HIT RATIO", "OBJECTS", "BYTES", "LEASES"];
     parts.extend(part(&head, &of("node"), |id| status.nodes.iter().find(|node| node.id == id), node_cells));
@@ -74,6 +76,20 @@ fn report(status: &ClusterStatus, members: &[MemberView]) -> String {
     parts.extend(absent(MemberState::Down, "no heartbeat from, partition taken over"));
     parts.extend(absent(MemberState::Drained, "drained, partition taken over"));
     parts.join("\n\n")
+}
+
+/// The releases of the members, one that is everybody's by its number, several with who is of which.
+fn releases(status: &ClusterStatus) -> String {
+    let mut told: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for (id, release) in &status.releases {
+        told.entry(release).or_default().push(id);
+    }
+    let told: Vec<String> = match told.len() {
+        0 => return String::new(),
+        1 => told.into_keys().map(str::to_owned).collect(),
+        _ => told.into_iter().map(|(release, ids)| format!("{release} ({})", ids.join(", "))).collect(),
+    };
+    format!(", release {}, feature level {}", told.join(" and "), status.level)
 }
 
 /// What clients were refused since the members started, by rule.
@@ -234,7 +250,7 @@ fn table(head: &[&str], rows: Vec<Vec<String>>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::report;
+    use super::{releases, report};
     use controller::{MemberState, MemberView};
     use protocol::node::NodeStatistics;
     use runtime::status::{ClusterStatus, LeaseStatus, LinksStatus, NodeStatus};
@@ -312,5 +328,20 @@ no heartbeat from, partition taken over: n2
 
 drained, partition taken over: n3";
         assert_eq!(report(&status, &members), expected);
+    }
+
+    #[test]
+    fn a_release_that_is_everybodys_is_told_by_its_number_alone() {
+        let of = |id: &str, release: &str| (id.to_owned(), release.to_owned());
+        let status = |releases: [(String, String); 3]| ClusterStatus {
+            level: 1,
+            releases: releases.into(),
+            ..ClusterStatus::default()
+        };
+        let one = status([of("a", "1.2.0"), of("b", "1.2.0"), of("c", "1.2.0")]);
+        assert_eq!(releases(&one), ", release 1.2.0, feature level 1");
+        let two = status([of("a", "1.2.0"), of("b", "1.3.0"), of("c", "1.2.0")]);
+        assert_eq!(releases(&two), ", release 1.2.0 (a, c) and 1.3.0 (b), feature level 1");
+        assert_eq!(releases(&ClusterStatus::default()), "");
     }
 }

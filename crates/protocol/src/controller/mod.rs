@@ -60,6 +60,8 @@ pub struct Heartbeat {
     pub sequence: u64,
     /// The history of the map that the process acts on; 0 if it has only its configuration's.
     pub history: u64,
+    /// The highest feature level that the process and the controllers that it hears of speak.
+    pub level: u8,
     pub members: Vec<Beat>,
     /// Members that stop in order: it is their last word.
     pub leaving: Vec<Peer>,
@@ -267,7 +269,8 @@ impl<M: Members> Controller<M> {
                 self.decide(now, partitions::Input::Forgotten { epoch });
             }
             let empty = empty && !forgotten;
-            self.decide(now, partitions::Input::Heartbeat { member, epoch, empty });
+            let level = heartbeat.level;
+            self.decide(now, partitions::Input::Heartbeat { member, epoch, empty, level });
             self.heard.insert(member, Heard { at: now, shown: true });
         }
         for member in heartbeat.leaving.iter().copied() {
@@ -311,7 +314,8 @@ impl<M: Members> Controller<M> {
                 self.grow(now, true);
             }
             let nodes = map.nodes.clone();
-            self.decide(now, partitions::Input::Published { epoch: map.epoch, nodes });
+            let (epoch, level) = (map.epoch, map.level);
+            self.decide(now, partitions::Input::Published { epoch, level, nodes });
             if self.members.exceeds(&map.roster) {
                 self.grow(now, false);
             }
@@ -383,6 +387,7 @@ fn proposal<M: Members>(
 ) -> StoredMap<M::Roster> {
     StoredMap {
         epoch: partitions.map().epoch,
+        level: partitions.map().level,
         history,
         by: by.to_owned(),
         roster: members.roster(),

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::{ClusterMap, NodeId, NodeMember, Peer, SHARE_WHOLE};
+use wire::{ClusterMap, LEVELS, NodeId, NodeMember, Peer, SHARE_WHOLE};
 
 use crate::time::Time;
 
@@ -20,7 +20,10 @@ const STEP: u16 = SHARE_WHOLE / 4;
 /// followed it would leave no epoch for the maps to come.
 const EPOCH_MAX: u32 = u32::MAX / 2;
 
-/// How long members may be silent, and how fast one takes its partition back.
+/// What every release speaks that does not say what it speaks.
+const LEVEL_FIRST: u8 = 1;
+
+/// How long members may be silent, how fast one takes its partition back, and what the controller speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Length of a member's lease in the store; members that have never registered get one from the start.
@@ -29,6 +32,8 @@ pub struct Terms {
     pub grace: Duration,
     /// Between two steps by which a node takes its partition back.
     pub step: Duration,
+    /// The highest feature level that this controller speaks.
+    pub level_max: u8,
 }
 
 impl Default for Terms {
@@ -37,6 +42,7 @@ impl Default for Terms {
             lease: Duration::from_secs(2),
             grace: Duration::from_millis(300),
             step: Duration::from_secs(1),
+            level_max: LEVELS.max,
         }
     }
 }
@@ -44,8 +50,9 @@ impl Default for Terms {
 /// All that decides whose partitions are whose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies.
-    Heartbeat { member: Peer, epoch: u32, empty: bool },
+    /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies, and `level` is
+    /// the highest that it and the controllers that it hears of speak.
+    Heartbeat { member: Peer, epoch: u32, empty: bool, level: u8 },
     /// Members act on a map of this epoch that the store never had: a store before it was lost with its maps.
     Forgotten { epoch: u32 },
     /// The store knows the member, perhaps through another replica.
@@ -57,7 +64,7 @@ pub enum Input {
     /// The operator takes a node's partition away, or lets the node have it again.
     Drain { node: NodeId, drained: bool },
     /// The store has a map that this replica did not make. Nodes that it does not list are new.
-    Published { epoch: u32, nodes: Vec<Ownership> },
+    Published { epoch: u32, level: u8, nodes: Vec<Ownership> },
     /// There are more members than before, in this map and in `others`; nodes that are new own nothing yet. `stored`
     /// says that the store has them already.
     Grown { map: ClusterMap, others: Vec<Peer>, stored: bool },
@@ -104,6 +111,8 @@ pub struct Partitions {
     terms: Terms,
     map: ClusterMap,
     members: BTreeMap<Peer, Liveness>,
+    /// The levels of members that live and have told this replica.
+    levels: BTreeMap<Peer, u8>,
     /// By node.
     shares: Vec<Share>,
     ticked: Time,
@@ -120,7 +129,8 @@ impl Partitions {
         let members = nodes.chain(shims).chain(others.iter().copied()).map(|peer| (peer, lost)).collect();
         let share = Share { drained: false, emptied: map.epoch, changed: now };
         let shares = vec![share; nodes_of(&map).count()];
-        Partitions { terms, map, members, shares, ticked: now, forgiven: now.after(terms.lease) }
+        let (levels, forgiven) = (BTreeMap::new(), now.after(terms.lease));
+        Partitions { terms, map, members, levels, shares, ticked: now, forgiven }
     }
 
     /// The newest map.
@@ -155,7 +165,8 @@ impl Partitions {
                 false
             }
             Input::Heartbeat { member, .. } if !self.members.contains_key(&member) => false,
-            Input::Heartbeat { member, epoch, empty } => {
+            Input::Heartbeat { member, epoch, empty, level } => {
+                self.levels.insert(member, level);
                 self.heartbeat(member, epoch) | (empty && self.returned(now, member, epoch))
             }
             Input::Forgotten { epoch } => self.forgotten(epoch),
@@ -163,7 +174,10 @@ impl Partitions {
             Input::Expired { member } => self.expired(now, member),
             Input::Left { member } => self.expired(now, member) | self.left(now, member),
             Input::Drain { node, drained } => self.drain(now, node, drained),
-            Input::Published { epoch, nodes } => self.published(now, epoch, &nodes),
+            Input::Published { epoch, level, nodes } => {
+                self.map.level = level;
+                self.published(now, epoch, &nodes)
+            }
             Input::Grown { map, others, stored } => self.grown(now, map, &others) && !stored,
             Input::Tick => self.tick(now),
         };
@@ -212,6 +226,8 @@ impl Partitions {
         if let Some(liveness @ Liveness::Up) = self.members.get_mut(&member) {
             *liveness = Liveness::Lost { since: now };
         }
+        // What it speaks in its next life is its own to say.
+        self.levels.remove(&member);
         false
     }
 
@@ -263,8 +279,8 @@ impl Partitions {
             return false;
         }
         let ownership = self.ownership();
-        let epoch = self.map.epoch;
-        self.map = ClusterMap { epoch, ..map };
+        let (epoch, level) = (self.map.epoch, self.map.level);
+        self.map = ClusterMap { epoch, level, ..map };
         for node in nodes_mut(&mut self.map) {
             node.share = ownership.get(index(node.id)).map_or(0, |known| known.share);
         }
@@ -283,14 +299,33 @@ impl Partitions {
             self.forgiven = now.after(self.terms.lease);
         }
         self.ticked = now;
-        self.remove_lost(now) | self.raise(now)
+        self.remove_lost(now) | self.raise(now) | self.set_level(now)
+    }
+
+    /// Whether the member has been lost for so long that nobody waits for it.
+    fn is_overdue(&self, now: Time, liveness: &Liveness) -> bool {
+        match *liveness {
+            Liveness::Up => false,
+            Liveness::Lost { since } => now >= since.max(self.forgiven).after(self.terms.grace),
+        }
+    }
+
+    /// A member that speaks less than the map's level takes it down at once; it rises when everybody who may be there has said more.
+    fn set_level(&mut self, now: Time) -> bool {
+        let lowest = self.levels.values().copied().fold(self.terms.level_max, u8::min).max(LEVEL_FIRST);
+        let silent = |(member, liveness): (&Peer, &Liveness)| {
+            !self.levels.contains_key(member) && !self.is_overdue(now, liveness)
+        };
+        let rises = lowest > self.map.level && !self.levels.is_empty() && !self.members.iter().any(silent);
+        if !rises && lowest >= self.map.level {
+            return false;
+        }
+        self.map.level = lowest;
+        true
     }
 
     fn remove_lost(&mut self, now: Time) -> bool {
-        let overdue = |liveness: &Liveness| match *liveness {
-            Liveness::Up => false,
-            Liveness::Lost { since } => now >= since.max(self.forgiven).after(self.terms.grace),
-        };
+        let overdue = |liveness: &Liveness| self.is_overdue(now, liveness);
         let nodes = nodes_of(&self.map).map(|node| node.id);
         let lost: Vec<NodeId> =
             nodes.filter(|id| self.members.get(&Peer::Node(*id)).is_some_and(overdue)).collect();

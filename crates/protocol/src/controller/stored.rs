@@ -31,6 +31,8 @@ pub trait Members: Sized {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredMap<R> {
     pub epoch: u32,
+    /// The feature level that every member speaks.
+    pub level: u8,
     /// Random for the life of the store, so that an epoch that was lost with another store is not taken for one of its.
     pub history: u64,
     /// The life of the replica that made it.

@@ -159,6 +159,7 @@ mod tests {
         let shim = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % 2) };
         let map = ClusterMap {
             epoch: 1,
+            level: 1,
             shims: (0..4).map(shim).collect(),
             layers: vec![
                 LayerMap { name: "leaf".into(), partition: Partition::Rack, nodes: leaves },

@@ -39,12 +39,13 @@ fn four_layers() -> ClusterMap {
         hash_layer("core", 12..16),
         hash_layer("top", 16..20),
     ];
-    ClusterMap { epoch: 3, sharding: Sharding::Ring, layers, shims: shims(4, 2) }
+    ClusterMap { epoch: 3, level: 1, sharding: Sharding::Ring, layers, shims: shims(4, 2) }
 }
 
 fn one_layer(nodes: u16) -> ClusterMap {
     ClusterMap {
         epoch: 1,
+        level: 1,
         sharding: Sharding::Ring,
         layers: vec![hash_layer("spine", 0..nodes)],
         shims: shims(1, 1),

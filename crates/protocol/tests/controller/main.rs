@@ -19,6 +19,7 @@ fn map(nodes: u16) -> ClusterMap {
     let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
     ClusterMap {
         epoch: 1,
+        level: 1,
         sharding: Sharding::Ring,
         layers: vec![layer("leaf", 0..1), layer("spine", 1..nodes)],
         shims,

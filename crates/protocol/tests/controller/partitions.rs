@@ -14,6 +14,7 @@ fn partitions() -> Partitions {
         lease: Duration::from_secs(2),
         grace: Duration::from_millis(500),
         step: Duration::from_secs(1),
+        level_max: 2,
     };
     Partitions::new(Time(0), terms, map(2), &[Peer::Router(RouterId(0))])
 }
@@ -28,8 +29,9 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
     let number = |index: usize| words[index].parse::<u32>().expect("a number");
     let input = match words[1] {
         "heartbeat" => {
-            let empty = words.get(4) == Some(&"empty");
-            Input::Heartbeat { member: peer(words[2]), epoch: number(3), empty }
+            let empty = words[4..].contains(&"empty");
+            let level = words[4..].iter().find_map(|word| word.strip_prefix('L')?.parse().ok());
+            Input::Heartbeat { member: peer(words[2]), epoch: number(3), empty, level: level.unwrap_or(1) }
         }
         "forgotten" => Input::Forgotten { epoch: number(2) },
         "registered" => Input::Registered { member: peer(words[2]) },
@@ -41,7 +43,13 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
                 share: text.trim_end_matches('d').parse().expect("a share"),
                 drained: text.ends_with('d'),
             };
-            Input::Published { epoch: number(2), nodes: words[3..].iter().map(node).collect() }
+            let (level, nodes) = match words[3..] {
+                [level, ref nodes @ ..] if level.starts_with('L') => {
+                    (level[1..].parse().expect("a level"), nodes)
+                }
+                ref nodes => (1, nodes),
+            };
+            Input::Published { epoch: number(2), level, nodes: nodes.iter().map(node).collect() }
         }
         "grown" => {
             let stored = words.get(3) == Some(&"stored");
@@ -57,7 +65,8 @@ fn show(at: &str, effect: &Effect, out: &mut String) {
     let Effect::Publish(map) = effect;
     let nodes = map.layers.iter().flat_map(|layer| &layer.nodes);
     let shares: Vec<String> = nodes.map(|node| node.share.to_string()).collect();
-    writeln!(out, "> {at}publish {}: {}", map.epoch, shares.join(" ")).unwrap();
+    let level = if map.level == 1 { String::new() } else { format!(" L{}", map.level) };
+    writeln!(out, "> {at}publish {}{level}: {}", map.epoch, shares.join(" ")).unwrap();
 }
 
 /// The transcript of one script.

@@ -47,6 +47,7 @@ fn controller() -> Controller<Nodes> {
         lease: Duration::from_secs(2),
         grace: Duration::from_millis(500),
         step: Duration::from_secs(1),
+        level_max: 2,
     };
     Controller::new(Time(0), ControllerConfig { terms, by: "a".to_owned(), history: 1, members: Nodes(2) })
 }
@@ -84,6 +85,7 @@ fn stored(words: &[&str]) -> Change<u16> {
             let nodes: Vec<Ownership> = words[4..].iter().map(node).collect();
             Ok(StoredMap {
                 epoch: epoch.parse().expect("an epoch"),
+                level: 1,
                 history: words[2][1..].parse().expect("a history"),
                 by: words[3].to_owned(),
                 roster: nodes.len() as u16,

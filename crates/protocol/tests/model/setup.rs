@@ -228,6 +228,7 @@ fn placement(config: &Config, first_up: bool) -> Arc<Placement> {
     };
     let map = ClusterMap {
         epoch: if first_up { 1 } else { 2 },
+        level: 1,
         layers,
         sharding: Sharding::Ring,
         shims: [SHIM, OTHER].map(|id| ShimMember { id, rack: RackId(id.0) }).to_vec(),

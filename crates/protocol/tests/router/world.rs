@@ -32,6 +32,7 @@ pub(crate) fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> Clus
     };
     ClusterMap {
         epoch: 1 + down.len() as u32,
+        level: 1,
         layers: vec![
             layer("leaf", Partition::Rack, 0..leaves),
             layer("spine", Partition::Hash, leaves..leaves + spines),

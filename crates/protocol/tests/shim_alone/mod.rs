@@ -17,7 +17,7 @@ pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, A
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
     let shims = (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(0) }).collect();
-    let map = ClusterMap { epoch: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
+    let map = ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
     let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
     let mut config = ShimConfig {
         id: ShimId(0),

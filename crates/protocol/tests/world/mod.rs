@@ -92,6 +92,7 @@ impl World {
         };
         let map = ClusterMap {
             epoch: 1,
+            level: 1,
             layers: [("leaf", 0), ("spine", 1)].map(|(name, id)| layer(name, id))[..layers.into()].to_vec(),
             sharding: Sharding::Slots,
             shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],

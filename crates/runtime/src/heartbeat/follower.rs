@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wire::{NodeId, SHARE_WHOLE};
+use wire::{LEVELS, NodeId, RELEASE, SHARE_WHOLE};
 
 use super::message::{Heartbeat, HeartbeatReply};
 use crate::instance::{Instance, MapCell};
@@ -38,6 +38,8 @@ pub(super) struct MapFollower {
     members: Vec<Pulse>,
     /// By controller.
     answering: Vec<bool>,
+    /// The highest feature level that each controller speaks; none of one that has not answered yet.
+    levels: Vec<Option<u8>>,
     reachable: bool,
     /// Epoch of the newest map handed to the members.
     epoch: u32,
@@ -47,18 +49,27 @@ pub(super) struct MapFollower {
 impl MapFollower {
     pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> MapFollower {
         let answering = vec![false; config.controllers.len()];
-        MapFollower { config, members, answering, reachable: true, epoch: EPOCH_FIRST, history: 0 }
+        let levels = vec![None; config.controllers.len()];
+        MapFollower { config, members, answering, levels, reachable: true, epoch: EPOCH_FIRST, history: 0 }
     }
 
     pub(super) fn heartbeat(&self, agent: u64, sequence: u64) -> Heartbeat {
         // A member that hangs must look lost, whatever this thread can say.
         let fresh = self.members.iter().filter_map(|member| member.status.as_ref()).filter(|s| s.is_fresh());
         let members = fresh.map(StatusCell::get).collect();
+        Heartbeat { members, ..self.heartbeat_of_nobody(agent, sequence) }
+    }
+
+    fn heartbeat_of_nobody(&self, agent: u64, sequence: u64) -> Heartbeat {
+        // A controller that is silent for now is still of its release.
+        let level = self.levels.iter().flatten().copied().fold(LEVELS.max, u8::min);
         Heartbeat {
             agent,
             sequence,
             agreement: self.config.agreement(),
-            members,
+            release: RELEASE.to_owned(),
+            level,
+            members: Vec::new(),
             leaving: Vec::new(),
             history: self.history,
             known: self.config.roster_size(),
@@ -69,16 +80,7 @@ impl MapFollower {
     pub(super) fn farewell(&self, agent: u64, sequence: u64) -> Heartbeat {
         let members = self.members.iter().filter_map(|member| member.status.as_ref());
         let leaving = members.map(|status| status.get().id().to_owned()).collect();
-        Heartbeat {
-            agent,
-            sequence,
-            agreement: self.config.agreement(),
-            members: Vec::new(),
-            leaving,
-            history: self.history,
-            known: self.config.roster_size(),
-            reports: Vec::new(),
-        }
+        Heartbeat { leaving, ..self.heartbeat_of_nobody(agent, sequence) }
     }
 
     pub(super) fn answers(&self, controller: usize) -> bool {
@@ -92,6 +94,7 @@ impl MapFollower {
         let answered_before = std::mem::replace(&mut self.answering[controller], answered);
         match answer {
             Ok(reply) => {
+                self.levels[controller] = Some(reply.level_max);
                 if !std::mem::replace(&mut self.reachable, true) {
                     tracing::info!(controller = id, "a controller is back");
                 }
@@ -135,7 +138,7 @@ impl MapFollower {
             true => reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE),
             false => 0,
         };
-        let map = Arc::new(self.config.map_with(reply.epoch, share));
+        let map = Arc::new(self.config.map_with(reply.epoch, reply.level, share));
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
         (self.epoch, self.history) = (map.epoch, reply.history);
         let addresses: Arc<[_]> = self.config.nodes.iter().map(|node| node.listen.clone()).collect();

@@ -3,12 +3,14 @@
 
 mod agreement_json;
 mod follower;
+mod json;
 mod mac;
 mod message;
 mod order;
 mod runner;
 
 pub use follower::Pulse;
+pub use json::to_json;
 pub use mac::{HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER};
 pub(crate) use mac::{digits, hexadecimal};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
@@ -119,7 +121,7 @@ impl HeartbeatAgent {
 
     fn post(&self, heartbeat: &Heartbeat) -> Result<HeartbeatReply, String> {
         let url = &self.url;
-        let body = serde_json::to_vec(heartbeat).map_err(|error| error.to_string())?;
+        let body = to_json(heartbeat);
         let mac = self.key.of_request(&body);
         let length_mac = self.key.of_length(body.len());
         let request = self.http.agent().post(url);

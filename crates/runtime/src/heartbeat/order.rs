@@ -12,6 +12,9 @@ pub enum OrderKind {
     Purge(PurgeScope),
     /// Asks a member to read its configuration again.
     Reload,
+    /// What only a later release knows.
+    #[serde(untagged)]
+    Unknown(serde_json::Value),
 }
 
 /// An order for those of the process' members that are named; told until each has reported.
@@ -32,7 +35,6 @@ pub enum OrderOutcome {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct OrderReport {
     pub number: u64,
     pub member: String,

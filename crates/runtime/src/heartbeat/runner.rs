@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::Pulse;
 use super::order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
 use crate::reload::Reloader;
+use wire::RELEASE;
 
 /// Orders remembered, so that one that is told again is not begun again.
 const BEGUN_MAX: usize = 256;
@@ -63,6 +64,13 @@ impl Runner {
                 };
                 for member in order.members {
                     put(&self.outbox, OrderReport { number, member, outcome: outcome.clone() });
+                }
+            }
+            OrderKind::Unknown(_) => {
+                let reason = format!("its release, {RELEASE}, does not know this order; upgrade it");
+                for member in order.members {
+                    let outcome = OrderOutcome::Failed { reason: reason.clone() };
+                    put(&self.outbox, OrderReport { number, member, outcome });
                 }
             }
             OrderKind::Purge(scope) => {
@@ -158,6 +166,12 @@ mod tests {
         let (mut runner, _orders) = runner();
         runner.take(vec![order(OrderKind::Reload)]);
         assert!(matches!(&runner.reports()[0].outcome, OrderOutcome::Failed { .. }));
+        let (mut runner, _orders) = self::runner();
+        let later = r#"{"number":7,"task":{"polish":{"twice":true}},"members":["s0"]}"#;
+        runner.take(vec![serde_json::from_str(later).unwrap()]);
+        assert!(
+            matches!(&runner.reports()[0].outcome, OrderOutcome::Failed { reason } if reason.contains("upgrade"))
+        );
         let (mut runner, _orders) = self::runner();
         let stranger =
             MemberOrder { members: vec!["s9".to_owned()], ..order(OrderKind::Purge(PurgeScope::All)) };

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use protocol::time::Time;
+use wire::LEVELS;
 
 use crate::peers::connections::LinkRole;
 use crate::peers::frame::{self, Channel, Name, PeerHello, PeerRefusal};
@@ -35,7 +36,16 @@ impl Peers {
 
     fn hello(&self, channel: Channel, attempt: u64) -> PeerHello {
         let (MemberIdentity { peer, agreement, .. }, place) = (self.identity, self.place);
-        PeerHello { peer, place, channel, instance: self.instance, attempt, nonce: rand::random(), agreement }
+        PeerHello {
+            peer,
+            place,
+            channel,
+            instance: self.instance,
+            attempt,
+            nonce: rand::random(),
+            agreement,
+            levels: LEVELS,
+        }
     }
 
     pub(super) fn shake(&mut self, io: &mut Io, connection: ConnectionId, mut bytes: Bytes, now: Time) {
@@ -124,7 +134,9 @@ impl Peers {
         // Only who has proven the secret is known to be who it says it is.
         let told = match refusal {
             PeerRefusal::Disagreement { difference, .. } => Some(difference.to_string()),
-            PeerRefusal::Role { .. } | PeerRefusal::Duplicate(_) => Some(refusal.to_string()),
+            PeerRefusal::Role { .. } | PeerRefusal::Duplicate(_) | PeerRefusal::Levels { .. } => {
+                Some(refusal.to_string())
+            }
             _ => None,
         };
         let theirs = theirs.filter(|theirs| *theirs != self.identity.peer);

@@ -1,11 +1,13 @@
 //! The frames that open a connection between roles and keep it, as bytes. Not who sends which when.
 //!
-//! Every frame begins with 8 bytes that no protocol version changes, so that a refusal can always be read:
-//! magic `DCLK`, protocol version u8, kind u8, length of the body u16. All numbers are big-endian.
+//! Every frame begins with 8 bytes that nothing changes any more: magic `DCLK`, version u8, kind u8, length of the body u16. All
+//! numbers are big-endian. The version is that of the frames and of the header of messages; what may change from release to release
+//! is told by the feature levels in the hello. The fields of a hello that stand here are frozen, too; a later release may say more
+//! behind them, which is proven like the rest and left out by whoever does not know it.
 //!
 //! | kind | body |
 //! |------|------|
-//! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64, place u8, 3 bytes of zeros |
+//! | 1 hello | role u8, channel u8, id u16, mode u8, sharding u8, shims u16, instance u64, attempt u64, nonce 16 bytes, digest u64, place u8, lowest and highest feature level u8, a byte of zeros |
 //! | 2 proof | HMAC-SHA256 over the label of the side and both hellos, 32 bytes |
 //! | 3 refusal | the reason, UTF-8 |
 //! | 5 taken | the reason, UTF-8: a refusal because another process has that id |
@@ -16,15 +18,19 @@ use std::fmt;
 use bytes::{Buf, Bytes};
 use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement, Disagreement};
 use wire::header::PROTOCOL_VERSION;
-use wire::{NodeId, Peer, RouterId, ShimId};
+use wire::level::NEXT;
+use wire::{LEVELS, Levels, NodeId, Peer, RouterId, ShimId};
 
 use crate::tls::VouchedRoles;
 
 const MAGIC: [u8; 4] = *b"DCLK";
 const PREFIX_BYTES: usize = 8;
-/// The longest refusal that is read or sent: what an unproven peer may make us hold.
+/// The longest refusal or hello that is read or sent: what an unproven peer may make us hold.
 const BODY_BYTES_MAX: usize = 512;
+/// Bytes of a hello's body that every release knows.
 pub(crate) const HELLO_BYTES: usize = 52;
+/// What a later release says behind them.
+const FURTHER: &[u8] = if NEXT { b"of the next release" } else { b"" };
 pub const PROOF_BYTES: usize = 32;
 
 const KIND_HELLO: u8 = 1;
@@ -63,12 +69,15 @@ pub struct PeerHello {
     pub nonce: [u8; 16],
     /// What its configuration says of where data are.
     pub agreement: Agreement,
+    /// What its release speaks.
+    pub levels: Levels,
 }
 
 /// A frame as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerFrame {
-    Hello(PeerHello),
+    /// With its bytes as they came, which proofs cover.
+    Hello(PeerHello, Bytes),
     Proof([u8; PROOF_BYTES]),
     Refusal(String),
     /// A refusal that another id would not have met.
@@ -84,6 +93,11 @@ pub enum PeerRefusal {
         "protocol version {0} is not spoken here, only {PROTOCOL_VERSION}; run the same release everywhere"
     )]
     Version(u8),
+    #[error(
+        "{found} speaks {theirs} and {own} speaks {levels}; run releases that follow each other: upgrade one release at a time",
+        levels = LEVELS
+    )]
+    Levels { own: Name, found: Name, theirs: Levels },
     #[error("a malformed or unexpected handshake frame")]
     Malformed,
     #[error("the proof is wrong; every member needs the same `secret` in [cluster]")]
@@ -125,14 +139,14 @@ impl fmt::Display for Name {
 
 impl PeerHello {
     /// The whole frame: both sides' proofs cover these bytes.
-    pub(crate) fn frame(&self) -> [u8; PREFIX_BYTES + HELLO_BYTES] {
+    pub(crate) fn frame(&self) -> Vec<u8> {
         let (role, id) = match self.peer {
             Peer::Node(NodeId(id)) => (1, id),
             Peer::Shim(ShimId(id)) => (2, id),
             Peer::Router(RouterId(id)) => (3, id),
         };
-        let mut frame = [0; PREFIX_BYTES + HELLO_BYTES];
-        frame[..PREFIX_BYTES].copy_from_slice(&prefix(KIND_HELLO, HELLO_BYTES));
+        let mut frame = vec![0; PREFIX_BYTES + HELLO_BYTES];
+        frame[..PREFIX_BYTES].copy_from_slice(&prefix(KIND_HELLO, HELLO_BYTES + FURTHER.len()));
         frame[8] = role;
         frame[9] = self.channel as u8;
         frame[10..12].copy_from_slice(&id.to_be_bytes());
@@ -143,12 +157,13 @@ impl PeerHello {
         frame[24..32].copy_from_slice(&self.attempt.to_be_bytes());
         frame[32..48].copy_from_slice(&self.nonce);
         frame[48..56].copy_from_slice(&digest.to_be_bytes());
-        frame[56] = self.place;
+        (frame[56], frame[57], frame[58]) = (self.place, self.levels.min, self.levels.max);
+        frame.extend_from_slice(FURTHER);
         frame
     }
 
     fn parse(mut body: Bytes) -> Result<PeerHello, PeerRefusal> {
-        if body.len() != HELLO_BYTES {
+        if body.len() < HELLO_BYTES {
             return Err(PeerRefusal::Malformed);
         }
         let (role, channel, id) = (body.get_u8(), body.get_u8(), body.get_u16());
@@ -160,6 +175,7 @@ impl PeerHello {
         body.copy_to_slice(&mut nonce);
         let agreement = Agreement { mode, sharding, shims, digest: body.get_u64() };
         let place = body.get_u8();
+        let levels = Levels { min: body.get_u8(), max: body.get_u8() };
         let peer = match role {
             1 => Peer::Node(NodeId(id)),
             2 => Peer::Shim(ShimId(id)),
@@ -171,7 +187,7 @@ impl PeerHello {
             1 => Channel::Control,
             _ => return Err(PeerRefusal::Malformed),
         };
-        Ok(PeerHello { peer, place, channel, instance, attempt, nonce, agreement })
+        Ok(PeerHello { peer, place, channel, instance, attempt, nonce, agreement, levels })
     }
 }
 
@@ -226,10 +242,10 @@ pub fn take(bytes: &mut Bytes) -> Result<Option<PeerFrame>, PeerRefusal> {
     if bytes.len() < PREFIX_BYTES + body_bytes {
         return Ok(None);
     }
-    bytes.advance(PREFIX_BYTES);
-    let body = bytes.split_to(body_bytes);
+    let frame = bytes.split_to(PREFIX_BYTES + body_bytes);
+    let body = frame.slice(PREFIX_BYTES..);
     match kind {
-        KIND_HELLO => PeerHello::parse(body).map(|hello| Some(PeerFrame::Hello(hello))),
+        KIND_HELLO => PeerHello::parse(body).map(|hello| Some(PeerFrame::Hello(hello, frame))),
         KIND_PROOF => match body[..].try_into() {
             Ok(proof) => Ok(Some(PeerFrame::Proof(proof))),
             Err(_) => Err(PeerRefusal::Malformed),
@@ -240,5 +256,45 @@ pub fn take(bytes: &mut Bytes) -> Result<Option<PeerFrame>, PeerRefusal> {
             Ok(Some(if kind == KIND_TAKEN { PeerFrame::Taken(text) } else { PeerFrame::Refusal(text) }))
         }
         _ => Err(PeerRefusal::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The hello of release 0.1.0, byte for byte: every release after it says as much.
+    const HELLO: &str = "44434c4b02010034\
+        0301000700010003\
+        00000000000000110000000000000022\
+        33333333333333333333333333333333\
+        0000000000000044\
+        02010100";
+
+    #[test]
+    fn the_hello_of_the_first_release_is_understood_for_ever() {
+        let bytes: Vec<u8> = (0..HELLO.len() / 2)
+            .map(|at| u8::from_str_radix(&HELLO[at * 2..at * 2 + 2], 16).expect("digits"))
+            .collect();
+        let hello = PeerHello {
+            peer: Peer::Router(RouterId(7)),
+            place: 2,
+            channel: Channel::Control,
+            instance: 0x11,
+            attempt: 0x22,
+            nonce: [0x33; 16],
+            agreement: Agreement {
+                mode: AgreedMode::of_number(0).expect("a mode"),
+                sharding: AgreedSharding::of_number(1).expect("a way to divide keys"),
+                shims: 3,
+                digest: 0x44,
+            },
+            levels: Levels { min: 1, max: 1 },
+        };
+        let mut frame = Bytes::from(bytes.clone());
+        assert_eq!(take(&mut frame), Ok(Some(PeerFrame::Hello(hello, Bytes::from(bytes.clone())))));
+        // What stands behind the fields of the first release is for releases that know it.
+        let own = hello.frame();
+        assert_eq!((&own[..6], &own[8..60]), (&bytes[..6], &bytes[8..]));
     }
 }

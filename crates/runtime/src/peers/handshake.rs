@@ -70,7 +70,8 @@ pub struct Handshake {
     expected: Option<Peer>,
     /// What the other end's certificate says that it may be.
     vouched: VouchedRoles,
-    theirs: Option<PeerHello>,
+    /// With the frame that it came in.
+    theirs: Option<(PeerHello, Bytes)>,
 }
 
 impl Handshake {
@@ -100,12 +101,12 @@ impl Handshake {
     /// is no longer the handshake's.
     pub fn step(&mut self, bytes: &mut Bytes, out: &mut Vec<u8>) -> Result<Option<PeerHello>, PeerRefusal> {
         while let Some(frame) = take(bytes)? {
-            match (frame, self.theirs) {
+            match (frame, self.theirs.clone()) {
                 (PeerFrame::Refusal(text), _) => return Err(PeerRefusal::ByOther(text)),
                 (PeerFrame::Taken(text), _) => return Err(PeerRefusal::Taken(text)),
-                (PeerFrame::Hello(hello), None) => self.greet(hello, out)?,
-                (PeerFrame::Proof(proof), Some(theirs)) => {
-                    self.verify(&theirs, &proof)?;
+                (PeerFrame::Hello(hello, frame), None) => self.greet(hello, frame, out)?,
+                (PeerFrame::Proof(proof), Some((theirs, frame))) => {
+                    self.verify(&frame, &proof)?;
                     self.agree(&theirs)?;
                     return Ok(Some(theirs));
                 }
@@ -117,13 +118,13 @@ impl Handshake {
 
     /// The other end, which has proven itself, is taken in: the answering end proves itself, too.
     pub fn accept(&self, out: &mut Vec<u8>) {
-        if let (Side::Answering, Some(theirs)) = (self.side, &self.theirs) {
-            write_proof(&self.proof(self.side, theirs), out);
+        if let (Side::Answering, Some((_, frame))) = (self.side, &self.theirs) {
+            write_proof(&self.proof(self.side, frame), out);
         }
     }
 
-    fn greet(&mut self, hello: PeerHello, out: &mut Vec<u8>) -> Result<(), PeerRefusal> {
-        self.theirs = Some(hello);
+    fn greet(&mut self, hello: PeerHello, frame: Bytes, out: &mut Vec<u8>) -> Result<(), PeerRefusal> {
+        self.theirs = Some((hello, frame.clone()));
         match self.side {
             Side::Answering => {
                 (self.own.channel, self.own.attempt) = (hello.channel, hello.attempt);
@@ -136,7 +137,7 @@ impl Handshake {
                 if (hello.channel, hello.attempt) != (self.own.channel, self.own.attempt) {
                     return Err(PeerRefusal::Malformed);
                 }
-                write_proof(&self.proof(self.side, &hello), out);
+                write_proof(&self.proof(self.side, &frame), out);
             }
         }
         Ok(())
@@ -146,6 +147,10 @@ impl Handshake {
     fn agree(&self, theirs: &PeerHello) -> Result<(), PeerRefusal> {
         if !self.vouched.allow(theirs.peer) {
             return Err(PeerRefusal::Role { found: Name(theirs.peer), vouched: self.vouched });
+        }
+        if self.own.levels.common(theirs.levels).is_none() {
+            let (own, found) = (Name(self.own.peer), Name(theirs.peer));
+            return Err(PeerRefusal::Levels { own, found, theirs: theirs.levels });
         }
         match self.own.agreement.difference(&theirs.agreement) {
             None => Ok(()),
@@ -159,25 +164,23 @@ impl Handshake {
 
     /// Who the other end says that it is.
     pub fn theirs(&self) -> Option<Peer> {
-        self.theirs.map(|hello| hello.peer)
+        self.theirs.as_ref().map(|(hello, _)| hello.peer)
     }
 
-    fn transcript(&self, side: Side, theirs: &PeerHello) -> Hmac<Sha256> {
+    fn transcript(&self, side: Side, theirs: &[u8]) -> Hmac<Sha256> {
+        let own = &self.own.frame()[..];
         let (dialling, answering) = match self.side {
-            Side::Dialling => (&self.own, theirs),
-            Side::Answering => (theirs, &self.own),
+            Side::Dialling => (own, theirs),
+            Side::Answering => (theirs, own),
         };
-        mac(&self.key.0)
-            .chain_update(side.label())
-            .chain_update(dialling.frame())
-            .chain_update(answering.frame())
+        mac(&self.key.0).chain_update(side.label()).chain_update(dialling).chain_update(answering)
     }
 
-    fn proof(&self, side: Side, theirs: &PeerHello) -> [u8; PROOF_BYTES] {
+    fn proof(&self, side: Side, theirs: &[u8]) -> [u8; PROOF_BYTES] {
         self.transcript(side, theirs).finalize().into_bytes().into()
     }
 
-    fn verify(&self, theirs: &PeerHello, proof: &[u8; PROOF_BYTES]) -> Result<(), PeerRefusal> {
+    fn verify(&self, theirs: &[u8], proof: &[u8; PROOF_BYTES]) -> Result<(), PeerRefusal> {
         let transcript = self.transcript(self.side.other(), theirs);
         transcript.verify_slice(proof).map_err(|_| PeerRefusal::Proof)
     }
@@ -185,13 +188,14 @@ impl Handshake {
 
 #[cfg(test)]
 mod tests {
-    use super::{Handshake, LinkKey};
-    use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal, write_refusal};
+    use super::{Handshake, LinkKey, mac};
+    use crate::peers::frame::{Channel, Name, PeerHello, PeerRefusal, write_proof, write_refusal};
     use crate::tls::VouchedRoles;
     use bytes::Bytes;
     use config::Secret;
+    use hmac::Mac;
     use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
-    use wire::{NodeId, Peer, ShimId};
+    use wire::{LEVELS, Levels, NodeId, Peer, ShimId};
 
     const NODE: Peer = Peer::Node(NodeId(3));
     const SHIM: Peer = Peer::Shim(ShimId(1));
@@ -216,6 +220,7 @@ mod tests {
             attempt: 9,
             nonce: [nonce; 16],
             agreement: AGREEMENT,
+            levels: LEVELS,
         }
     }
 
@@ -321,7 +326,7 @@ mod tests {
 
     #[test]
     fn every_field_of_a_hello_is_proven() {
-        for position in 8..57 {
+        for position in 8..60 {
             let mut first = Vec::new();
             let mut dial = Handshake::dial(&key(5), hello(NODE, 1), SHIM, &mut first);
             let mut answer = answering(5, 2);
@@ -341,6 +346,53 @@ mod tests {
                 "byte {position}"
             );
         }
+    }
+
+    #[test]
+    fn releases_that_speak_a_level_in_common_are_linked_and_others_are_told() {
+        let linked = |levels| {
+            let own = PeerHello { levels, channel: Channel::Data, attempt: 0, ..hello(SHIM, 2) };
+            let (_, dialled, answered) = shake(5, &mut Handshake::answer(&key(5), own));
+            assert_eq!(dialled.is_ok(), answered.is_ok());
+            dialled
+        };
+        let Levels { min, max } = LEVELS;
+        assert!(linked(Levels { min, max: max + 3 }).is_ok() && linked(Levels { min: max, max }).is_ok());
+        let refused = linked(Levels { min: max + 1, max: max + 2 }).unwrap_err();
+        assert!(
+            matches!(&refused, PeerRefusal::ByOther(told) if told.contains("speaks") && told.contains("one release")),
+            "{refused}"
+        );
+    }
+
+    /// What a later release says behind what this one knows.
+    #[test]
+    fn a_longer_hello_is_taken_and_every_byte_of_it_is_proven() {
+        let longer = |tail: &[u8]| {
+            let mut frame = hello(NODE, 1).frame();
+            frame.extend_from_slice(tail);
+            let body = (frame.len() - 8) as u16;
+            frame[6..8].copy_from_slice(&body.to_be_bytes());
+            frame
+        };
+        let mut answer = answering(5, 2);
+        let dialling = longer(b"and more");
+        let (greeted, reply) = step(&mut answer, &dialling);
+        assert_eq!(greeted, Ok(None));
+        let proof_of = |dialling: &[u8]| {
+            let transcript = mac(&key(5).0).chain_update(b"dialling").chain_update(dialling);
+            let mut out = Vec::new();
+            write_proof(&transcript.chain_update(&reply).finalize().into_bytes().into(), &mut out);
+            out
+        };
+        let (stepped, _) = step(&mut answer, &proof_of(&dialling));
+        assert_eq!(stepped, Ok(Some(hello(NODE, 1))));
+        let mut answer = answering(5, 2);
+        assert_eq!(step(&mut answer, &longer(b"and lore")).0, Ok(None));
+        assert_eq!(step(&mut answer, &proof_of(&dialling)).0, Err(PeerRefusal::Proof));
+        let mut short = hello(NODE, 1).frame();
+        (short[6], short[7]) = (0, 51);
+        assert_eq!(step(&mut answering(5, 2), &short[..59]).0, Err(PeerRefusal::Malformed));
     }
 
     #[test]

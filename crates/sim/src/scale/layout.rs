@@ -47,7 +47,7 @@ impl Scenario {
             Placing::Slots => Sharding::Slots,
             Placing::Ring => Sharding::Ring,
         };
-        ClusterMap { epoch: 1, sharding, layers, shims: (0..self.servers()).map(member).collect() }
+        ClusterMap { epoch: 1, level: 1, sharding, layers, shims: (0..self.servers()).map(member).collect() }
     }
 
     pub(super) fn secret(&self) -> Secret {

@@ -120,6 +120,7 @@ fn cluster_map(model: &CapacityModel) -> Result<ClusterMap, CapacityError> {
     let spines = (0..model.spines).map(spine).collect();
     Ok(ClusterMap {
         epoch: 1,
+        level: 1,
         sharding: Sharding::Ring,
         layers: vec![
             LayerMap { name: "leaf".to_owned(), partition: Partition::Rack, nodes: leaves },

@@ -65,6 +65,7 @@ fn pool(servers: u32, seed: u64) -> ClusterMap {
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     ClusterMap {
         epoch: 1,
+        level: 1,
         sharding: Sharding::Ketama(Ketama { weighted: false, servers: (0..servers).map(named).collect() }),
         layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
         shims: (0..servers).map(|server| ShimMember { id: ShimId(server as u16), rack: RackId(0) }).collect(),

@@ -196,7 +196,7 @@ impl ModelledNetwork {
             let node = &self.nodes[index];
             if node.alive {
                 let (member, empty) = (Peer::Node(NodeId(index as u16)), node.held.is_empty());
-                self.control(Input::Heartbeat { member, epoch, empty });
+                self.control(Input::Heartbeat { member, epoch, empty, level: 1 });
             }
         }
         self.control(Input::Tick);
@@ -327,6 +327,7 @@ fn map() -> ClusterMap {
     let shims = (0..RACKS * SERVERS).map(|id| ShimMember { id: ShimId(id), rack: RackId(id / SERVERS) });
     ClusterMap {
         epoch: 1,
+        level: 1,
         layers: vec![layer("leaf", Partition::Rack, leaves), layer("spine", Partition::Hash, spines)],
         sharding: Sharding::Ring,
         shims: shims.collect(),

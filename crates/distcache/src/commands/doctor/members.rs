@@ -1,17 +1,19 @@
 //! Every member of a configuration as it is reached from this machine: links, front doors, controllers, admin ports.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use config::Address;
 use config::{Config, FrontProtocol};
 use controller::{MemberState, MemberView};
 use runtime::peers::handshake::LinkKey;
+use runtime::status::ClusterStatus;
 use runtime::tls::{Certificates, Dialer};
 use serde::Deserialize;
 use wire::Peer;
 use wire::resp::Command;
 
-use super::finding::DoctorFindings;
+use super::finding::{DoctorFindings, Level};
 use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion, ask};
 use crate::commands::ask::agent;
 
@@ -32,7 +34,41 @@ pub(super) fn check(
             check_ready(&agent, id, &config.http_url(admin, "/ready?strict"), findings);
         }
     }
+    for controller in &config.controllers {
+        if let Ok(status) = fetch(&agent, &config.http_url(controller.listen, "/v1/status")) {
+            judge_upgrade(&status, findings);
+            break;
+        }
+    }
     Ok(())
+}
+
+/// Whether members may be replaced one by one by those of the next release.
+fn judge_upgrade(status: &ClusterStatus, findings: &mut DoctorFindings) {
+    let releases: BTreeSet<&String> = status.releases.values().collect();
+    let told: Vec<&str> = releases.iter().map(|release| release.as_str()).collect();
+    let (level, wrong) = (status.level, findings.count(Level::Wrong));
+    match told[..] {
+        [] => {}
+        [release] if wrong == 0 => {
+            let what = format!("may begin: every member is of release {release}, at feature level {level}");
+            findings.good("upgrade", &what);
+        }
+        [release] => {
+            let what = format!(
+                "should not begin: every member is of release {release}, but {wrong} things are wrong"
+            );
+            findings.doubt("upgrade", &what, "mend them first: who is replaced needs the others");
+        }
+        _ => {
+            let what = format!(
+                "is under way: members are of releases {}, at feature level {level}",
+                told.join(" and ")
+            );
+            let advice = "bring all members to one of them before the next upgrade begins; distcache status shows who is of which";
+            findings.doubt("upgrade", &what, advice);
+        }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -131,6 +167,7 @@ fn link_advice(what: &str) -> &'static str {
         ("certificate", "mend [tls.peers]: ca_file, server_name or the member's certificate"),
         ("expected", "mend its `listen`: another member answers there"),
         ("version", "run the same release everywhere"),
+        ("speaks feature level", "upgrade one release at a time"),
     ];
     let found = known.iter().find(|(part, _)| what.contains(part)).map(|(_, advice)| *advice);
     found.unwrap_or("start it, mend its `listen`, or open the firewall")
@@ -164,4 +201,39 @@ fn check_doors(config: &Config, patience: Duration, findings: &mut DoctorFinding
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DoctorFindings, Level, judge_upgrade};
+    use runtime::status::ClusterStatus;
+
+    #[test]
+    fn an_upgrade_begins_where_all_is_well_and_everybody_is_of_one_release() {
+        let judged = |releases: &[(&str, &str)], ill: bool| {
+            let mut findings = DoctorFindings::default();
+            if ill {
+                findings.wrong("n0", "does not answer", "start it");
+            }
+            let releases = releases.iter().map(|(id, release)| ((*id).to_owned(), (*release).to_owned()));
+            let status = ClusterStatus { level: 1, releases: releases.collect(), ..ClusterStatus::default() };
+            judge_upgrade(&status, &mut findings);
+            findings
+                .0
+                .into_iter()
+                .find(|finding| finding.subject == "upgrade")
+                .map(|found| (found.level, found.what))
+        };
+        let of_one = [("n0", "1.2.0"), ("n1", "1.2.0")];
+        let found = |level, what: &str| Some((level, what.to_owned()));
+        assert_eq!(
+            judged(&of_one, false),
+            found(Level::Ok, "may begin: every member is of release 1.2.0, at feature level 1")
+        );
+        let what = "should not begin: every member is of release 1.2.0, but 1 things are wrong";
+        assert_eq!(judged(&of_one, true), found(Level::Warning, what));
+        let what = "is under way: members are of releases 1.2.0 and 1.3.0, at feature level 1";
+        assert_eq!(judged(&[("n0", "1.2.0"), ("n1", "1.3.0")], false), found(Level::Warning, what));
+        assert_eq!(judged(&[], false), None);
+    }
 }

@@ -11,7 +11,7 @@ use runtime::reactor::{ConnectionId, Driver, Event, Io, Reactor};
 use runtime::tls::Dialer;
 use wire::foreign::speaks;
 use wire::resp::{Command, ReplyScanner, Value};
-use wire::{Peer, RouterId};
+use wire::{LEVELS, Peer, RouterId};
 
 /// Ids of client libraries, which the doctor is one of: it must not take a router's place.
 const LIBRARY_FIRST: u16 = 1 << 15;
@@ -102,6 +102,7 @@ impl Talk {
                     attempt: rand::random(),
                     nonce: rand::random(),
                     agreement,
+                    levels: LEVELS,
                 };
                 Listening::Link(Box::new(Handshake::dial(&key, own, peer, &mut said)))
             }

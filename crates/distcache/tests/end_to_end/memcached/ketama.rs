@@ -44,7 +44,7 @@ fn placement(weighted: bool, servers: &[KetamaServer]) -> Placement {
     let layer = LayerMap { name: "one".to_owned(), partition: Partition::Hash, nodes: vec![node] };
     let shims = (0..servers.len()).map(|index| ShimMember { id: ShimId(index as u16), rack: RackId(0) });
     let sharding = Sharding::Ketama(Ketama { weighted, servers: servers.into() });
-    let map = ClusterMap { epoch: 1, sharding, layers: vec![layer], shims: shims.collect() };
+    let map = ClusterMap { epoch: 1, level: 1, sharding, layers: vec![layer], shims: shims.collect() };
     Placement::new(Secret([7; 16]), map).expect("a map")
 }
 

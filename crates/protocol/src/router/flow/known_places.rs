@@ -60,6 +60,7 @@ mod tests {
         let spines = (8..12).map(|id| node(id, None)).collect();
         let map = ClusterMap {
             epoch,
+            level: 1,
             layers: vec![layer("leaf", Partition::Rack, leaves), layer("spine", Partition::Hash, spines)],
             sharding: Sharding::Ring,
             shims: (0..2).map(|id| ShimMember { id: ShimId(id), rack: RackId(id) }).collect(),

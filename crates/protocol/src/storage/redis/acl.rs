@@ -98,7 +98,8 @@ impl OtherUsers {
         let names = users.elements()?.iter().filter_map(Value::bytes);
         let names = names.filter_map(|name| std::str::from_utf8(name).ok());
         for name in names.filter(|name| is_incarnation(name) && *name != own) {
-            let mut parts = name[PREFIX.len()..].splitn(6, ':');
+            // A later release may say more behind what is known here.
+            let mut parts = name[PREFIX.len()..].split(':');
             let (_, shim) = (parts.next(), parts.next().unwrap_or_default());
             if has_other_slots(fence, shim) {
                 continue;
@@ -114,9 +115,9 @@ impl OtherUsers {
                 _ => _ = legacies.insert(number, Legacy { wait, data }),
             }
             match (kind, name.starts_with(&prefix)) {
-                (None, true) => found.living.push(name.to_owned()),
-                (None, false) => found.strangers.push(name.to_owned()),
-                (Some(_), _) => {}
+                (Some(SHRUNK | ENDED), _) => {}
+                (_, true) => found.living.push(name.to_owned()),
+                (_, false) => found.strangers.push(name.to_owned()),
             }
             found.all.push(name.to_owned());
         }
@@ -248,12 +249,13 @@ mod tests {
             "distcache:demo:shim-10:c:9:x",
             "distcache:other:shim-1:d:70000:y",
             "distcache:other:shim-1:e:10:y:ended",
+            "distcache:demo:shim-1:f:500:x:later:more",
         ];
         let user = "distcache:demo:shim-1:b:60610:x";
         let found = OtherUsers::read(&list(&names), &own, user, Duration::ZERO).expect("a list");
-        assert_eq!(found.living, [names[1]]);
+        assert_eq!(found.living, [names[1], names[6]], "one that only a later release knows all of lives");
         assert_eq!(found.strangers, [names[3], names[4]]);
-        assert_eq!(found.all, [names[1], names[3], names[4], names[5]]);
+        assert_eq!(found.all, [names[1], names[3], names[4], names[5], names[6]]);
         assert_eq!(found.legacy.expect("of all").wait, Duration::from_secs(70));
 
         let own = fence("demo", "shim-1", Some((5461, 10_922)));
