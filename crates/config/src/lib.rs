@@ -130,15 +130,17 @@ pub struct Config {
 }
 
 /// Routers of a cluster.
-pub const ROUTERS_MAX: u16 = 1 << 10;
-/// Threads of a router. With [`ROUTERS_MAX`] they take the lower half of all numbers of routers; the upper one belongs to client
-/// libraries.
+pub const ROUTERS_MAX: u16 = 1 << 9;
+/// Threads of a router. With [`ROUTERS_MAX`] they take the lower half of all numbers of routers, two for each; the upper half belongs
+/// to client libraries.
 pub const THREADS_MAX: u16 = 1 << 5;
 
 /// What this thread of a router, from 0, is called by other members: it is a router of its own to them. The numbers of one
-/// router's threads do not depend on how many others have.
-pub fn router_thread(router: RouterId, thread: u16) -> RouterId {
-    RouterId(router.0 + thread * ROUTERS_MAX)
+/// router's threads do not depend on how many others have. While a process takes the place of another, both have theirs: `other`
+/// says which.
+pub fn router_thread(router: RouterId, thread: u16, other: bool) -> RouterId {
+    let place = thread + if other { THREADS_MAX } else { 0 };
+    RouterId(router.0 + place * ROUTERS_MAX)
 }
 
 /// Processes that may be one shim, itself included.
@@ -269,7 +271,7 @@ impl Config {
 
     /// The router of this number, which may be that of any of its threads; `None` of a client library.
     fn router_of(&self, id: RouterId) -> Option<&RouterConfig> {
-        let is_thread = id.0 < ROUTERS_MAX * THREADS_MAX;
+        let is_thread = id.0 < 2 * ROUTERS_MAX * THREADS_MAX;
         self.routers.get(usize::from(id.0 % ROUTERS_MAX)).filter(|_| is_thread)
     }
 

@@ -294,11 +294,18 @@ pub struct RouterConfig {
     /// How long it still takes clients after SIGTERM, when it says already that it is not ready.
     #[serde(default)]
     pub drain_ms: u64,
+    /// How long it still serves the clients that it has once another process has taken its place.
+    #[serde(default = "default_retire_ms")]
+    pub retire_ms_max: u64,
     /// It says that it is ready while it reaches so many shims.
     #[serde(default)]
     pub ready_shims: ReadyShims,
     #[serde(default)]
     pub admin: Option<SocketAddr>,
+}
+
+fn default_retire_ms() -> u64 {
+    600_000
 }
 
 /// What clients of a router speak.
@@ -329,6 +336,7 @@ impl RouterConfig {
             protocol: FrontProtocol::default(),
             threads: None,
             drain_ms: 0,
+            retire_ms_max: default_retire_ms(),
             ready_shims: ReadyShims::default(),
             admin: None,
         }

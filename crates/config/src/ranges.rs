@@ -189,7 +189,8 @@ fn check_members(config: &Config) -> Check {
             )
         });
         let drain = time("drain_ms", router.drain_ms, (0, A_DAY_MS), NO_PAUSE);
-        let numbers: Vec<_> = threads.into_iter().chain([drain]).collect();
+        let retire = time("retire_ms_max", router.retire_ms_max, (0, A_DAY_MS), "0 closes clients at once");
+        let numbers: Vec<_> = threads.into_iter().chain([drain, retire]).collect();
         check_all(&format!("[[router]] {:?}:", router.id), &numbers)?;
     }
     for policy in &config.policies {

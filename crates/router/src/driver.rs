@@ -284,6 +284,10 @@ impl Role for RouterDriver {
     }
 
     /// Accepts and reads nothing more; each client is closed when its last command is answered.
+    fn retire(&mut self, io: &mut Io) {
+        self.listeners.iter().for_each(|listener| io.retire_listener(*listener));
+    }
+
     fn stopping(&mut self, io: &mut Io) -> bool {
         let now = io.now();
         if self.drain_until.is_none() {

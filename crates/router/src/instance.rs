@@ -9,6 +9,7 @@ use runtime::reactor::Dealer;
 use runtime::status::{MemberStatus, RouterStatus};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
+use runtime::upgrade;
 
 use crate::driver::RouterDriver;
 use crate::engine::Engine;
@@ -43,7 +44,7 @@ pub fn spawn(
     let mut threads = Vec::with_capacity(members.len());
     for (thread, (mut member, siblings)) in members.into_iter().zip(siblings).enumerate() {
         member.io.set_handshakes_max(config.limits.handshakes_max);
-        let own = config::router_thread(router, thread as u16);
+        let own = config::router_thread(router, thread as u16, upgrade::has_other_numbers());
         let protocol = config.router(router).protocol;
         let streams = protocol == FrontProtocol::Redis;
         let engine = Engine::new(config, own, users.clone(), siblings, streams);

@@ -18,3 +18,4 @@ pub mod status;
 pub mod stop;
 pub mod threads;
 pub mod tls;
+pub mod upgrade;

@@ -52,6 +52,9 @@ pub trait Role: Send + 'static {
     /// Takes what is hot in the cluster now. Only routers tell it to clients.
     fn tell_hot_keys(&mut self, _io: &mut Io, _hot: &[HotKeyView]) {}
 
+    /// Takes no new clients from now on: another process does. Only routers have some.
+    fn retire(&mut self, _io: &mut Io) {}
+
     /// As [`Driver::rest`].
     fn rest(&mut self, now: Time) -> Duration;
 
@@ -264,6 +267,7 @@ impl<R: Role> Running<R> {
                 Order::Settings(config) => self.role.set(io, config),
                 Order::Purge { scope, done } => self.role.purge(io, scope, done),
                 Order::HotKeys(hot) => self.role.tell_hot_keys(io, &hot),
+                Order::Retire => self.role.retire(io),
             }
         }
     }

@@ -32,6 +32,8 @@ pub enum Order {
     },
     /// What is hot in the cluster now, for members that tell clients.
     HotKeys(Arc<[HotKeyView]>),
+    /// Another process takes new clients.
+    Retire,
 }
 
 /// The orders that a member has not taken yet; clones share them. Each of its threads takes them on its own.
@@ -52,6 +54,7 @@ impl Default for Orders {
 struct WaitingOrders {
     settings: Option<Arc<Config>>,
     hot: Option<Arc<[HotKeyView]>>,
+    retires: bool,
     purges: VecDeque<(PurgeScope, Purged)>,
     wakes: Vec<Box<dyn Fn() + Send>>,
 }
@@ -83,6 +86,15 @@ impl Orders {
         }
     }
 
+    /// For all threads.
+    pub fn retire(&self) {
+        for thread in 0..self.waiting.len() {
+            let mut waiting = self.waiting(thread);
+            waiting.retires = true;
+            waiting.wakes.iter().for_each(|wake| wake());
+        }
+    }
+
     /// Wakes nobody: it is news only until the next.
     pub fn tell_hot_keys(&self, hot: &Arc<[HotKeyView]>) {
         (0..self.waiting.len()).for_each(|thread| self.waiting(thread).hot = Some(Arc::clone(hot)));
@@ -103,8 +115,9 @@ impl Orders {
         let mut waiting = self.waiting(self.own);
         let settings = waiting.settings.take().map(Order::Settings);
         let hot = waiting.hot.take().map(Order::HotKeys);
+        let retires = std::mem::take(&mut waiting.retires).then_some(Order::Retire);
         let purges = waiting.purges.drain(..).map(|(scope, done)| Order::Purge { scope, done });
-        settings.into_iter().chain(hot).chain(purges).collect()
+        settings.into_iter().chain(hot).chain(retires).chain(purges).collect()
     }
 
     fn waiting(&self, thread: usize) -> MutexGuard<'_, WaitingOrders> {

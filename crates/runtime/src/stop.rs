@@ -1,4 +1,4 @@
-//! What signals mean to a process: the one stop flag, set by SIGTERM, SIGINT or code, and SIGHUP. It does not drain.
+//! What signals mean to a process: the one stop flag, set by SIGTERM, SIGINT or code; SIGHUP and SIGUSR2. It does not drain.
 
 use crate::threads;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 type Wake = Box<dyn Fn() + Send>;
@@ -96,6 +96,15 @@ pub fn on_hangup(act: impl Fn() + Send + 'static) -> std::io::Result<()> {
     let mut signals = Signals::new([SIGHUP])?;
     let wait = move || signals.forever().for_each(|_| act());
     threads::spawn("hangups", wait).map(drop)
+}
+
+/// A flag that SIGUSR2 sets from now on: another process is to take the place of this one.
+///
+/// Fails only if the system refuses the signal handler.
+pub fn on_upgrade() -> std::io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGUSR2, Arc::clone(&flag))?;
+    Ok(flag)
 }
 
 impl fmt::Debug for Stop {

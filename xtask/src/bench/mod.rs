@@ -72,6 +72,11 @@ pub(crate) fn build_as(profile: &str, root: &Path) -> anyhow::Result<PathBuf> {
     Ok(built(root, profile, &["--package", "distcache"])?.join("distcache"))
 }
 
+/// As [`build_as`], with a feature of `distcache`.
+pub(crate) fn build_with(profile: &str, feature: &str, root: &Path) -> anyhow::Result<PathBuf> {
+    Ok(built(root, profile, &["--features", feature, "--package", "distcache"])?.join("distcache"))
+}
+
 /// The release build of an example.
 fn build_example(root: &Path, package: &str, example: &str) -> anyhow::Result<PathBuf> {
     Ok(built(root, "release", &["--package", package, "--example", example])?.join("examples").join(example))

@@ -21,6 +21,8 @@ pub(crate) struct Layout {
     pub(crate) storage_options: Vec<String>,
     pub(crate) routers: usize,
     pub(crate) controllers: usize,
+    /// What the controllers share is in an etcd, instead of the memory of the only one.
+    pub(crate) etcd: bool,
     pub(crate) objects_max: usize,
     /// Requests per second of a node and of a shim; 0 for no limit.
     pub(crate) node_rate_max: u64,
@@ -83,6 +85,7 @@ impl Default for Layout {
             storage_options: Vec::new(),
             routers: 1,
             controllers: 1,
+            etcd: false,
             objects_max: 10_000,
             node_rate_max: 0,
             shim_rate_max: 0,

@@ -2,6 +2,7 @@
 //! Not what is measured or tried with it.
 
 pub(crate) mod ask;
+mod etcd;
 mod folder;
 mod layout;
 mod namespace;
@@ -10,6 +11,7 @@ mod process;
 pub(crate) mod proxy;
 mod redis_cluster;
 
+use etcd::StartedEtcd;
 pub(crate) use folder::Folder;
 pub(crate) use layout::{Layer, Layout, LayoutMember, LayoutRole, LayoutStorage, without_shim};
 pub(crate) use namespace::Namespace;
@@ -49,7 +51,12 @@ pub(crate) struct ProcessCluster {
     /// Where the reader of a configuration finds another member, if not at its own address.
     proxied: BTreeMap<(String, String), SocketAddr>,
     redis_cluster: Option<StartedRedisCluster>,
+    etcd: Option<StartedEtcd>,
     binary: PathBuf,
+    /// Another release, which each member is of in every other life.
+    next: Option<PathBuf>,
+    /// Lives of members so far.
+    lives: BTreeMap<String, usize>,
     /// Where one node runs, and which.
     namespace: Option<(Namespace, String)>,
     folder: Folder,
@@ -58,17 +65,19 @@ pub(crate) struct ProcessCluster {
 impl ProcessCluster {
     /// Starts the storage servers and every member, and waits until all of them have found each other.
     pub(crate) fn start(binary: &Path, layout: Layout, seed: u64) -> anyhow::Result<ProcessCluster> {
-        ProcessCluster::start_with(binary, layout, seed, None)
+        ProcessCluster::start_with([binary, binary], layout, seed, None)
     }
 
-    /// As `start`, with the last node in a network namespace; that takes the proxy.
+    /// As `start`, with members of two releases, each of the other one in its next life, and with the last node in a network
+    /// namespace; that takes the proxy.
     pub(crate) fn start_with(
-        binary: &Path,
+        [binary, next]: [&Path; 2],
         layout: Layout,
         seed: u64,
         namespace: Option<Namespace>,
     ) -> anyhow::Result<ProcessCluster> {
         let mut cluster = ProcessCluster::written(binary, layout, seed, namespace)?;
+        cluster.next = (binary != next).then(|| next.to_owned());
         cluster.run_storage()?;
         let apart = |member: &LayoutMember| cluster.layout.separate && member.role != LayoutRole::Redis;
         let mut ids: Vec<String> =
@@ -99,7 +108,11 @@ impl ProcessCluster {
         namespace: Option<Namespace>,
     ) -> anyhow::Result<ProcessCluster> {
         let folder = Folder::new("cluster")?;
-        let layout = Layout { folders: folder.path().to_owned(), ..layout };
+        let mut layout = Layout { folders: folder.path().to_owned(), ..layout };
+        let etcd = if layout.etcd { Some(StartedEtcd::start(folder.path())?) } else { None };
+        if let Some(etcd) = &etcd {
+            layout.controller_lines.push_str(&format!("\nstore = \"etcd://{}\"", etcd.address));
+        }
         let mut members = layout.members()?;
         let isolated = members.iter_mut().rfind(|member| member.role == LayoutRole::Node);
         let namespace = namespace.zip(isolated).map(|(namespace, node)| {
@@ -118,7 +131,10 @@ impl ProcessCluster {
             proxy,
             proxied,
             redis_cluster,
+            etcd,
             binary,
+            next: None,
+            lives: BTreeMap::new(),
             namespace,
             folder,
         };
@@ -224,7 +240,9 @@ impl ProcessCluster {
                 process
             }
             _ => {
-                let process = MemberProcess::start(self.member_command(id), Some(&self.file(id, "log")))?;
+                let binary = self.release(id);
+                let command = self.member_command(id, &binary);
+                let process = MemberProcess::start(command, Some(&self.file(id, "log")))?;
                 process.ready().with_context(|| format!("{id}\n{}", self.log(id)))?;
                 process
             }
@@ -233,15 +251,29 @@ impl ProcessCluster {
         Ok(())
     }
 
-    fn member_command(&self, id: &str) -> Command {
-        let mut command = mortal(&self.binary);
+    /// The binary of a member's coming life.
+    fn release(&mut self, id: &str) -> PathBuf {
+        let Some(next) = &self.next else { return self.binary.clone() };
+        let place = self.members.iter().position(|member| member.id == id).unwrap_or_default();
+        let life = self.lives.entry(id.to_owned()).or_default();
+        *life += 1;
+        if (place + *life).is_multiple_of(2) { next.clone() } else { self.binary.clone() }
+    }
+
+    /// All further lives of members are of this release.
+    pub(crate) fn upgrade_to(&mut self, binary: &Path) {
+        (self.binary, self.next) = (binary.to_owned(), None);
+    }
+
+    fn member_command(&self, id: &str, binary: &Path) -> Command {
+        let mut command = mortal(binary);
         if let Some(mib) = self.layout.member_mib_max {
             command = mortal("prlimit");
-            command.arg(format!("--data={}", mib << 20)).arg(&self.binary);
+            command.arg(format!("--data={}", mib << 20)).arg(binary);
         }
         if self.layout.counted.as_deref() == Some(id) {
             command = mortal("valgrind");
-            command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(&self.binary);
+            command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]).arg(binary);
         }
         match id {
             UP => command.arg("up"),

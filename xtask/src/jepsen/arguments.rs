@@ -24,6 +24,11 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
                     several the rounds take turns (default: redis)
   --clients N       client threads (default 12)
   --binary PATH     a `distcache` to test (default: builds this tree, optimised and with every assertion)
+  --upgrades        members are of two releases, each of the other one in its next life: this tree's, and one whose version
+                    and feature level differ
+  --next PATH       as --upgrades, with this `distcache` for the other release
+  --rolling         instead of faults: three of each member, controllers over an etcd, and again and again every member is
+                    stopped in order and started as the other release, one at a time; only documented errors are allowed
   --json            prints the summary as JSON
   --planted [NAME]  plants each bug of xtask/planted, or one, in a copy of the tree, and demands that it is found
 ";
@@ -47,9 +52,19 @@ pub(super) struct JepsenArguments {
     /// A round ends after this; the next has another cluster.
     pub(super) round: Duration,
     pub(super) binary: Option<PathBuf>,
+    pub(super) next: Option<NextRelease>,
+    pub(super) rolling: bool,
     pub(super) json: bool,
     /// Every planted bug, or one by name.
     pub(super) planted: Option<Option<String>>,
+}
+
+/// Another release that members are of.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NextRelease {
+    /// This tree, as if it were the next release.
+    Built,
+    At(PathBuf),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -68,6 +83,8 @@ impl Default for JepsenArguments {
             clients: 12,
             round: Duration::from_secs(60),
             binary: None,
+            next: None,
+            rolling: false,
             json: false,
             planted: None,
         }
@@ -88,6 +105,9 @@ impl JepsenArguments {
                 "--storage" => parsed.storages = storages(value()?)?,
                 "--clients" => parsed.clients = number(flag, value()?)?.max(1) as usize,
                 "--binary" => parsed.binary = Some(PathBuf::from(value()?)),
+                "--next" => parsed.next = Some(NextRelease::At(PathBuf::from(value()?))),
+                "--rolling" => parsed.rolling = true,
+                "--upgrades" => parsed.next = Some(NextRelease::Built),
                 "--json" => parsed.json = true,
                 "--planted" => {
                     let name = rest.next_if(|next| !next.starts_with("--"));
@@ -99,6 +119,11 @@ impl JepsenArguments {
         for storage in &parsed.storages {
             let some = parsed.faults.is_empty() || parsed.faults.iter().any(|fault| fault.befalls(*storage));
             ensure!(some, "none of these faults can befall the storage {:?}", storage_name(*storage));
+        }
+        if parsed.rolling {
+            ensure!(parsed.storages == [LayoutStorage::Redis], "--rolling is over redis");
+            parsed.faults.clear();
+            parsed.next.get_or_insert(NextRelease::Built);
         }
         if let RunLength::Time(time) = parsed.length {
             // Each kind of storage gets its turn, also in a short run.
@@ -116,8 +141,14 @@ impl JepsenArguments {
         let names: Vec<&str> = self.faults.iter().map(|fault| fault.name()).collect();
         let faults = if names.is_empty() { "none".to_owned() } else { names.join(",") };
         let storages: Vec<&str> = self.storages.iter().map(|storage| storage_name(*storage)).collect();
+        let next = match &self.next {
+            None => String::new(),
+            Some(NextRelease::Built) => " --upgrades".to_owned(),
+            Some(NextRelease::At(path)) => format!(" --next {}", path.display()),
+        };
+        let rolling = if self.rolling { " --rolling" } else { "" };
         format!(
-            "cargo xtask jepsen {length} --seed {} --clients {} --storage {} --faults {faults}",
+            "cargo xtask jepsen {length} --seed {} --clients {} --storage {} --faults {faults}{next}{rolling}",
             self.seed,
             self.clients,
             storages.join(",")
@@ -159,6 +190,9 @@ mod tests {
             &["--seconds", "5", "--seed", "9", "--faults", "kill-node,drop"][..],
             &["--operations", "1000", "--faults", "none", "--clients", "3"],
             &["--storage", "cluster,memcached,cluster"],
+            &["--upgrades"],
+            &["--next", "/a/distcache"],
+            &["--rolling", "--seconds", "9"],
         ] {
             let parsed = JepsenArguments::parse(given).unwrap();
             let command = parsed.command();

@@ -33,8 +33,9 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure};
 use trace::{Distribution, Workload};
 
+use crate::cluster::proxy::Harm;
 use crate::cluster::{LOOPBACK, Layer, Layout, LayoutRole, LayoutStorage, Namespace, ProcessCluster};
-use arguments::{JepsenArguments, RunLength};
+use arguments::{JepsenArguments, NextRelease, RunLength};
 use calls::FailingCalls;
 use client::{ClientCounts, ClientsShared, JepsenClient};
 use connection::Speech;
@@ -43,6 +44,9 @@ use judge::Judge;
 use keys::{GROUP, JepsenKeys};
 use meter::Meter;
 use report::JepsenReport;
+
+/// What clients see while members are replaced one by one by a restart: their router closes their connection.
+const ROLLING_ERRORS: [&str; 3] = ["client: UnexpectedEof", "client: ConnectionReset", "client: BrokenPipe"];
 
 /// Before the first fault: shims hold their first writes for a lease, and keys have to get hot.
 const WARMUP: Duration = Duration::from_secs(2);
@@ -84,7 +88,8 @@ const HEATING: Duration = Duration::from_secs(15);
 
 /// What continuous integration runs: long enough for several turns through all kinds of faults, and a round of every
 /// shape.
-pub(crate) const SHORT: [&str; 4] = ["--seconds", "120", "--storage", "redis,cluster,folder,memcached"];
+pub(crate) const SHORT: [&str; 5] =
+    ["--seconds", "120", "--storage", "redis,cluster,folder,memcached", "--upgrades"];
 
 pub(crate) fn short(root: &Path) -> anyhow::Result<()> {
     run(root, &SHORT)
@@ -107,13 +112,28 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         Some(binary) => binary.clone(),
         None => crate::bench::build_as("checked", root)?,
     };
-    let report = trial(&arguments, &binary, &program, &target)?;
+    let next = match &arguments.next {
+        None => binary.clone(),
+        Some(NextRelease::Built) => built_next(root)?,
+        Some(NextRelease::At(path)) => path.clone(),
+    };
+    let report = trial(&arguments, [&binary, &next], &program, &target)?;
     if arguments.json {
         crate::print(&format!("{}\n", serde_json::to_string_pretty(&report)?));
     } else {
         crate::print(&report.text());
     }
     judge_run(&arguments, &report)
+}
+
+/// This tree as the release to come, beside the build of the tree as it is.
+pub(crate) fn built_next(root: &Path) -> anyhow::Result<PathBuf> {
+    let binary = crate::bench::build_with("checked", "next", root)?;
+    let next = target(root)?.join("distcache-next");
+    std::fs::copy(binary, &next)?;
+    // The build of the tree as it is stands in its place again.
+    crate::bench::build_as("checked", root)?;
+    Ok(next)
 }
 
 fn tell_planted(arguments: &JepsenArguments, found: &[planted::PlantedFound]) -> anyhow::Result<()> {
@@ -152,6 +172,11 @@ fn judge_run(arguments: &JepsenArguments, report: &JepsenReport) -> anyhow::Resu
     if let Some(disagreement) = report.disagreements.first() {
         bail!("the checkers disagree: {disagreement}\nto run it again: {again}");
     }
+    if arguments.rolling {
+        let unknown = |error: &&String| !ROLLING_ERRORS.contains(&error.as_str());
+        let unknown: Vec<&String> = report.errors.keys().filter(unknown).collect();
+        ensure!(unknown.is_empty(), "errors that are not documented: {unknown:?}");
+    }
     ensure!(report.not_counted.is_empty(), "not counted: {}", report.not_counted.join("; "));
     Ok(())
 }
@@ -159,7 +184,7 @@ fn judge_run(arguments: &JepsenArguments, report: &JepsenReport) -> anyhow::Resu
 /// Rounds until the run is long enough or something is found.
 fn trial(
     arguments: &JepsenArguments,
-    binary: &Path,
+    binaries: [&Path; 2],
     program: &Path,
     pictures: &Path,
 ) -> anyhow::Result<JepsenReport> {
@@ -184,9 +209,9 @@ fn trial(
         let storage = arguments.storages[report.rounds as usize % arguments.storages.len()];
         let round =
             JepsenRound { arguments, seed, shape, storage, time: time.min(arguments.round), operations };
-        round.run(binary, program, pictures, &mut report)?;
+        round.run(binaries, program, pictures, &mut report)?;
     }
-    report.close(!arguments.faults.is_empty());
+    report.close(!arguments.faults.is_empty() || arguments.rolling);
     Ok(report)
 }
 
@@ -202,7 +227,7 @@ struct JepsenRound<'a> {
 impl JepsenRound<'_> {
     fn run(
         &self,
-        binary: &Path,
+        binaries: [&Path; 2],
         program: &Path,
         pictures: &Path,
         report: &mut JepsenReport,
@@ -210,7 +235,9 @@ impl JepsenRound<'_> {
         let layout = self.layout();
         let layers = layout.layers.len();
         let (kinds, namespace) = self.kinds();
-        let mut cluster = ProcessCluster::start_with(binary, layout, self.seed, namespace)?;
+        // Who is upgraded step by step begins as a whole.
+        let first = if self.arguments.rolling { [binaries[0]; 2] } else { binaries };
+        let mut cluster = ProcessCluster::start_with(first, layout, self.seed, namespace)?;
         let (judge, histories) = Judge::start(program, pictures)?;
         let speech = match self.storage {
             LayoutStorage::Memcached => Speech::Memcached,
@@ -227,7 +254,10 @@ impl JepsenRound<'_> {
         let clients = self.start_clients(&cluster, &shared)?;
         let meter = Meter::start(cluster.member("controller-0")?.listen);
         let mut faults = Faults::new(kinds, self.seed);
-        let disturbed = self.disturb(&mut cluster, &mut faults, &shared, &judge, &meter);
+        let disturbed = match self.arguments.rolling {
+            true => self.roll(&mut cluster, binaries, &shared, &meter),
+            false => self.disturb(&mut cluster, &mut faults, &shared, &judge, &meter),
+        };
         shared.stop.store(true, Relaxed);
         for client in clients {
             ensure!(client.join().is_ok(), "a client panicked");
@@ -235,7 +265,8 @@ impl JepsenRound<'_> {
         disturbed?;
         let took = shared.start.elapsed();
         let reading = meter.finish();
-        report.add_faults(&faults.counts, cluster.proxy()?.harm()?);
+        let harm = if self.arguments.rolling { Harm::default() } else { cluster.proxy()?.harm()? };
+        report.add_faults(&faults.counts, harm);
         shared.keys.finish();
         // The last sender of histories is gone with it.
         let shared = Arc::into_inner(shared).expect("the clients have ended");
@@ -279,21 +310,25 @@ impl JepsenRound<'_> {
     fn layout(&self) -> Layout {
         let JepsenShape { routing, layers, lease_ms, hot, near, threads } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
+        let rolling = self.arguments.rolling;
         let layers = match layers {
+            _ if rolling => vec![Layer::leaves(1), Layer::spines(3)],
             1 => vec![Layer::spines(3)],
             2 => vec![Layer::leaves(1), Layer::spines(2)],
             _ => vec![Layer::leaves(1), middle, Layer::spines(1)],
         };
         Layout {
             layers,
-            racks: if self.storage == LayoutStorage::RedisCluster { 3 } else { 2 },
+            racks: if self.storage == LayoutStorage::RedisCluster || rolling { 3 } else { 2 },
+            controllers: if rolling { 3 } else { 1 },
+            etcd: rolling,
             storage: self.storage,
-            standbys: self.has_standbys(),
+            standbys: self.has_standbys() && !rolling,
             router_lines: match self.storage {
                 LayoutStorage::Memcached => format!("threads = {threads}\nprotocol = \"memcached\""),
                 _ => format!("threads = {threads}"),
             },
-            routers: 2,
+            routers: if rolling { 3 } else { 2 },
             objects_max: 500,
             node_rate_max: if hot { HOT_RATE_MAX } else { 0 },
             cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),
@@ -304,7 +339,7 @@ impl JepsenRound<'_> {
                  [near]\nobjects_max = {}\nheat_min = 2\nhits_min = 1",
                 if near { 40 } else { 0 }
             ),
-            proxied: true,
+            proxied: !rolling,
             ..Layout::default()
         }
     }
@@ -327,7 +362,7 @@ impl JepsenRound<'_> {
             for turn in 0..routers.len() {
                 let id = &routers[(number + turn) % routers.len()];
                 let direct = cluster.member(id)?.listen;
-                addresses.push(if number < CLIENTS_PROXIED {
+                addresses.push(if number < CLIENTS_PROXIED && !self.arguments.rolling {
                     cluster.proxy()?.listen(LOOPBACK, &format!("client-{number}"), id, direct, false)?
                 } else {
                     direct
@@ -347,6 +382,42 @@ impl JepsenRound<'_> {
     ) -> anyhow::Result<JoinHandle<()>> {
         let client = JepsenClient::new(shared, number, addresses, workload)?;
         Ok(std::thread::Builder::new().name(format!("client-{number}")).spawn(move || client.work())?)
+    }
+
+    /// Every member is stopped in order and comes back as the other release, one at a time, until the round is over.
+    fn roll(
+        &self,
+        cluster: &mut ProcessCluster,
+        [binary, next]: [&Path; 2],
+        shared: &ClientsShared,
+        meter: &Meter,
+    ) -> anyhow::Result<()> {
+        let roles = [
+            LayoutRole::Node,
+            LayoutRole::Standby,
+            LayoutRole::Shim,
+            LayoutRole::Router,
+            LayoutRole::Controller,
+        ];
+        let ids: Vec<String> = roles.iter().flat_map(|role| cluster.ids(*role)).collect();
+        let over = || shared.start.elapsed() >= self.time;
+        std::thread::sleep(WARMUP);
+        meter.fault(true);
+        // Not in the middle of a way: there, or back.
+        for turn in 0.. {
+            if over() && turn >= 2 && turn % 2 == 0 {
+                break;
+            }
+            crate::tell(&format!("{:5.1} s  turn {}", shared.start.elapsed().as_secs_f64(), turn + 1));
+            cluster.upgrade_to(if turn % 2 == 0 { next } else { binary });
+            for id in &ids {
+                cluster.terminate(id)?;
+                cluster.run(id)?;
+                cluster.wait_linked()?;
+            }
+        }
+        meter.fault(false);
+        Ok(())
     }
 
     /// One episode of faults after the other until the round is over.

@@ -104,7 +104,7 @@ fn find(
         ..arguments.clone()
     };
     let started = Instant::now();
-    let report = super::trial(&arguments, binary, program, target)?;
+    let report = super::trial(&arguments, [binary, binary], program, target)?;
     let seconds = (!report.found.is_empty()).then(|| started.elapsed().as_secs_f64());
     ensure!(report.disagreements.is_empty(), "the checkers disagree: {}", report.disagreements[0]);
     let Bug { name, what, faults, .. } = bug;

@@ -1,6 +1,7 @@
 //! `distcache run`: one member of a configuration in this process. How it starts is `launch`'s business.
 
 use runtime::stop::Stop;
+use runtime::upgrade::Predecessor;
 
 use super::StartArguments;
 use crate::guard::{self, GuardDemand};
@@ -9,7 +10,9 @@ use lab::terminal::{BadInput, print};
 
 /// Run one member of a configuration
 ///
-/// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once.
+/// Prints `ready` once every listener accepts. SIGTERM and SIGINT stop it gracefully; a second one at once. SIGUSR2 has another
+/// process take its place, of the program that lies now where this one was started from: new clients are its, and this one ends
+/// once its clients have left, or after `retire_ms_max` of the router.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RunArguments {
     /// Which member: its id in the file
@@ -33,12 +36,16 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     }
     crate::logging::follow(config);
     let _process = crate::logging::process(config, &[id]).entered();
-    let stop = Stop::on_signals()?;
+    let (stop, upgrade) = (Stop::on_signals()?, runtime::stop::on_upgrade()?);
+    let predecessor = Predecessor::find()?;
     let started = super::reload::on_hangup(config, &[id])?;
     guard::check(&loaded, &[id], GuardDemand::Plausible, &stop)?;
-    let running = launch::launch(&loaded, &[id], &stop)?;
+    let running = match predecessor {
+        Some(predecessor) => launch::launch_after(predecessor, &loaded, &[id], &stop)?,
+        None => launch::launch(&loaded, &[id], &stop)?,
+    };
     // Nobody else sets it.
     let _ = started.set(running.reloader());
     print("ready");
-    running.wait(&stop)
+    running.wait(&stop, &upgrade)
 }

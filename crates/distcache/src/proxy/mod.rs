@@ -7,6 +7,7 @@ mod state;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use config::Address;
@@ -34,6 +35,8 @@ const CONTROLLER_TRIES: u16 = 20;
 /// How long the first clients are spared errors; storage may be down for longer.
 const SERVING_MAX: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(10);
+/// What it was started with is for one process alone: its lock, and what it tells at its start.
+static NO_UPGRADE: AtomicBool = AtomicBool::new(false);
 /// How long servers may take to answer that are started just before.
 const STARTING_MAX: Duration = Duration::from_secs(10);
 const STARTING_POLL: Duration = Duration::from_millis(100);
@@ -210,14 +213,14 @@ fn serve(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
     let running = launch::launch(loaded, ids, stop)?;
     if let Err(error) = guard::check_alone(loaded) {
         stop.stop();
-        drop(running.wait(stop));
+        drop(running.wait(stop, &NO_UPGRADE));
         return Err(error);
     }
     if let Some(lacking) = awaited(&running, stop) {
         say(&format!("note     {lacking}; clients get errors until it is"));
     }
     print("ready");
-    running.wait(stop)
+    running.wait(stop, &NO_UPGRADE)
 }
 
 /// Looks at the servers; again and again for a while, if all are needed and some are not there yet.

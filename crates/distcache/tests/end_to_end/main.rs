@@ -43,6 +43,7 @@ mod tracking;
 mod transactions;
 mod trouble;
 mod unblock;
+mod upgrades;
 mod users;
 mod valkey;
 mod writes;

@@ -24,9 +24,10 @@ use crate::reload::Reloader;
 use crate::status::StatusCell;
 use crate::stop::Stop;
 use crate::tls::Certificates;
+use crate::upgrade::sockets::{self, SharedSocket};
 
 /// Serves `members` on `listener` until `stop`, on a thread of its own.
-pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::Result<JoinHandle<()>> {
+pub fn start(listener: HttpListener, process: AdminProcess, stop: &Stop) -> io::Result<JoinHandle<()>> {
     let (guard, tls) = (process.guard.clone(), process.certificates.http_acceptor().cloned());
     serve("admin", HttpDoor { listener, tls, guard }, routes(process), stop)
 }
@@ -34,13 +35,37 @@ pub fn start(listener: TcpListener, process: AdminProcess, stop: &Stop) -> io::R
 /// Connections that the kernel keeps until they are accepted.
 const BACKLOG: i32 = 4096;
 
+/// A socket that listens for HTTP.
+#[derive(Debug)]
+pub struct HttpListener {
+    socket: TcpListener,
+    shared: SharedSocket,
+}
+
+impl HttpListener {
+    /// Port 0 resolved.
+    ///
+    /// # Errors
+    /// None on a system with sockets.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
 /// Binds an address for [`start`] or [`serve()`].
-pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+///
+/// # Errors
+/// An address that cannot be listened on.
+pub fn bind(address: SocketAddr) -> io::Result<HttpListener> {
+    let socket = match sockets::inherited_tcp(address) {
+        Some(inherited) => inherited,
+        None => TcpListener::bind(address)?,
+    };
     // Of a flood whoever finds no room comes again a second later, members among them.
-    rustix::net::listen(&listener, BACKLOG)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
+    rustix::net::listen(&socket, BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    let shared = SharedSocket::new(&config::Address::Tcp(address), &socket);
+    Ok(HttpListener { socket, shared })
 }
 
 const CERTIFICATES_PATH: &str = "/certificates/reload";

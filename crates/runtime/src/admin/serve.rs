@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +28,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::HttpListener;
 use super::guard::{HttpGuard, check};
 use crate::stop::Stop;
 use crate::threads;
@@ -72,8 +73,7 @@ impl Proven {
 
 /// Where an HTTP server is asked, and by whom.
 pub struct HttpDoor {
-    /// Non-blocking.
-    pub listener: TcpListener,
+    pub listener: HttpListener,
     /// Secures what is accepted: HTTPS.
     pub tls: Option<Acceptor>,
     pub guard: HttpGuard,
@@ -84,21 +84,24 @@ pub struct HttpDoor {
 /// # Errors
 /// The system refuses a thread, or what it needs.
 pub fn serve(name: &str, door: HttpDoor, router: Router, stop: &Stop) -> io::Result<JoinHandle<()>> {
-    let HttpDoor { listener, tls, guard } = door;
+    let HttpDoor { listener: HttpListener { socket, shared }, tls, guard } = door;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let stopped = Arc::new(Notify::new());
     let wake = Arc::clone(&stopped);
     stop.register(move || wake.notify_one());
     let listener = {
         let _entered = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
+        tokio::net::TcpListener::from_std(socket)?
     };
     let router = router
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(from_fn_with_state(Arc::new(guard), check))
         .layer(from_fn(in_time));
     let open = OpenConnections::new(tls);
-    threads::spawn(name, move || runtime.block_on(accept(&listener, &router, open, &stopped)))
+    threads::spawn(name, move || {
+        runtime.block_on(accept(&listener, &router, open, &stopped));
+        drop(shared);
+    })
 }
 
 async fn in_time(request: axum::extract::Request, next: Next) -> Response {

@@ -25,6 +25,7 @@ use crate::reload::Reloader;
 use crate::stop::Stop;
 use crate::threads;
 use crate::tls::{Certificates, HttpClient};
+use crate::upgrade;
 use config::Config;
 use follower::MapFollower;
 use runner::Runner;
@@ -110,8 +111,11 @@ impl HeartbeatAgent {
         self.follower().heard(self.controller, answer);
     }
 
-    /// A controller that does not hear of it notices by itself, a lease later.
+    /// A controller that does not hear of it notices by itself, a lease later. Members with which another process goes on stay.
     fn leave(&mut self) {
+        if upgrade::is_succeeded() {
+            return;
+        }
         self.sequence += 1;
         let farewell = self.follower().farewell(self.agent, self.sequence);
         if !farewell.leaving.is_empty() && self.follower().answers(self.controller) {

@@ -11,6 +11,7 @@ use crate::reactor::deal::Seat;
 use crate::reactor::socket::{ListenerSocket, Stream};
 use crate::reactor::{ConnectionId, Io, ListenerId};
 use crate::tls::Acceptor;
+use crate::upgrade::sockets::{self, SharedSocket};
 use config::Address;
 
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(crate) struct Listener {
     pub(crate) socket: Option<ListenerSocket>,
     acceptor: Option<Acceptor>,
     address: Address,
+    /// Where it has the socket.
+    _shared: Option<SharedSocket>,
     /// Accepting has failed; it is tried again every tick.
     pub(crate) starved: bool,
     /// When that was logged last.
@@ -27,7 +30,9 @@ pub(crate) struct Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let (Address::Unix(path), Some(_)) = (&self.address, &self.socket) {
+        if let (Address::Unix(path), Some(_)) = (&self.address, &self.socket)
+            && !sockets::are_given()
+        {
             // Somebody may have removed it already.
             let _ = std::fs::remove_file(path);
         }
@@ -40,8 +45,10 @@ impl Io {
         let mut socket = ListenerSocket::bind(address)?;
         let id = ListenerId(self.listeners.len() as u32);
         socket.register(&self.registry, id.token())?;
+        let shared = SharedSocket::new(address, &socket);
         self.listeners.push(Some(Listener {
             address: socket.local_address(address),
+            _shared: Some(shared),
             socket: Some(socket),
             acceptor: None,
             starved: false,
@@ -68,6 +75,7 @@ impl Io {
             socket: None,
             acceptor: listener.acceptor.clone(),
             address: listener.address.clone(),
+            _shared: None,
             starved: false,
             starved_told: None,
         });
@@ -83,9 +91,20 @@ impl Io {
         self.listeners[listener.0 as usize].as_ref().expect("an open listener").address.clone()
     }
 
+    /// Stops accepting here, as of a listener that others share; what was dealt out to them is still theirs.
+    pub fn retire_listener(&mut self, listener: ListenerId) {
+        if self.listeners[listener.0 as usize].as_ref().is_some_and(|listener| listener.socket.is_some()) {
+            self.close_listener(listener);
+        }
+    }
+
     /// Stops accepting. Connections accepted before stay.
     pub fn close_listener(&mut self, listener: ListenerId) {
-        self.listeners[listener.0 as usize] = None;
+        let closed = self.listeners[listener.0 as usize].take();
+        if let Some(mut socket) = closed.and_then(|mut listener| listener.socket.take()) {
+            // Another process may have it, too: closing it alone would leave it watched.
+            socket.deregister(&self.registry);
+        }
     }
 
     /// The next connection of a listener; `None` if it was turned away, or has its TLS handshake before it.

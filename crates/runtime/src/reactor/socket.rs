@@ -3,6 +3,7 @@
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 
 use crate::reactor::tls::TlsStream;
 use crate::tls::{Acceptor, Dialer, VouchedRoles};
+use crate::upgrade::sockets;
 use config::Address;
 
 /// Connections that the kernel holds until they are accepted: a reconnecting herd of clients must fit.
@@ -226,8 +228,32 @@ pub(crate) enum ListenerSocket {
     Unix(mio::net::UnixListener),
 }
 
+impl AsFd for ListenerSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            ListenerSocket::Tcp(listener) => listener.as_fd(),
+            ListenerSocket::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
 impl ListenerSocket {
+    /// Listens at `address`, or goes on with what the process before has listened with there.
     pub(crate) fn bind(address: &Address) -> io::Result<ListenerSocket> {
+        if let Some(inherited) = sockets::inherited(address) {
+            return match address {
+                Address::Tcp(_) => {
+                    let listener = std::net::TcpListener::from(inherited);
+                    listener.set_nonblocking(true)?;
+                    Ok(ListenerSocket::Tcp(mio::net::TcpListener::from_std(listener)))
+                }
+                Address::Unix(_) => {
+                    let listener = std::os::unix::net::UnixListener::from(inherited);
+                    listener.set_nonblocking(true)?;
+                    Ok(ListenerSocket::Unix(mio::net::UnixListener::from_std(listener)))
+                }
+            };
+        }
         match address {
             Address::Tcp(address) => {
                 let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
@@ -249,6 +275,14 @@ impl ListenerSocket {
             ListenerSocket::Tcp(listener) => poll.register(listener, token, Interest::READABLE),
             ListenerSocket::Unix(listener) => poll.register(listener, token, Interest::READABLE),
         }
+    }
+
+    /// An error says that it was not watched.
+    pub(crate) fn deregister(&mut self, poll: &Registry) {
+        let _ = match self {
+            ListenerSocket::Tcp(listener) => poll.deregister(listener),
+            ListenerSocket::Unix(listener) => poll.deregister(listener),
+        };
     }
 
     pub(crate) fn accept(&self) -> io::Result<Stream> {
