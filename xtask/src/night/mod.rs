@@ -190,7 +190,8 @@ impl Night<'_> {
         let share = self.share(NightKind::Jepsen);
         let (seconds, seed) = (share.as_secs().max(60).to_string(), self.seed());
         let storage = "redis,cluster,redis,memcached";
-        let line = ["xtask", "jepsen", "--seconds", &seconds, "--seed", &seed, "--storage", storage];
+        let line =
+            ["xtask", "jepsen", "--seconds", &seconds, "--seed", &seed, "--storage", storage, "--upgrades"];
         self.part(NightPart::new("jepsen", &line, share))?;
         Ok(())
     }
