@@ -40,6 +40,16 @@ pub enum CommandKind {
     Purge,
 }
 
+/// Which keys a command reads that no argument names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum UnnamedKeys {
+    #[default]
+    None,
+    /// Keys with the hash tag of those that are named, as Redis Cluster has hash tags.
+    Tagged,
+    Any,
+}
+
 /// What is known about a command that can be carried out.
 #[derive(Clone, Debug)]
 pub struct Classified {
@@ -47,9 +57,8 @@ pub struct Classified {
     pub kind: CommandKind,
     /// Indexes of the arguments that are keys. A key that is given twice is there twice.
     pub keys: SmallVec<[usize; 1]>,
-    /// SORT with a BY or GET pattern: it also reads keys that no argument names, and its reply is right only
-    /// where all of them are on one storage server.
-    pub reads_unnamed_keys: bool,
+    /// SORT with a BY or GET pattern: its reply is right only where all that it reads is on one storage server.
+    pub unnamed_keys: UnnamedKeys,
     /// It runs a script, or is a transaction that does: storage has a connection of its own for those.
     pub script: bool,
 }
@@ -103,10 +112,11 @@ fn looked_up(command: &Command) -> Result<Classified, CommandRefusal> {
     if spec.name == "copy" && names_database(command) {
         return Err(CommandRefusal::unsupported(spec.name, RefusalReason::OtherDatabase));
     }
-    let reads_unnamed_keys = spec.group == CommandGroup::Generic
-        && spec.name.starts_with("sort")
-        && keys::sort_reads_other_keys(command);
-    Ok(Classified { spec, kind, keys, reads_unnamed_keys, script: spec.runs_script() })
+    let unnamed_keys = match spec.group == CommandGroup::Generic && spec.name.starts_with("sort") {
+        true => keys::sort_derives(command),
+        false => UnnamedKeys::None,
+    };
+    Ok(Classified { spec, kind, keys, unnamed_keys, script: spec.runs_script() })
 }
 
 /// What a command of this name is, whatever its arguments, if they name keys wherever they can.
@@ -149,7 +159,7 @@ fn is_whole(command: &Command) -> bool {
 
 impl Classified {
     pub fn without_keys(spec: &'static CommandSpec, kind: CommandKind) -> Classified {
-        Classified { spec, kind, keys: SmallVec::new(), reads_unnamed_keys: false, script: false }
+        Classified { spec, kind, keys: SmallVec::new(), unnamed_keys: UnnamedKeys::None, script: false }
     }
 }
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 use wire::resp::Command;
 
+use super::classify::UnnamedKeys;
 use super::refusal::CommandRefusal;
 use super::spec::{Begin, CommandGroup, CommandSpec, Find, KeyFlag, KeyRange, KeySpec};
 use wire::key::hash_tag;
@@ -144,26 +145,29 @@ fn sort_option_args(option: &[u8]) -> usize {
     usize::from(one.iter().any(|name| option.eq_ignore_ascii_case(name)))
 }
 
-/// Whether SORT reads keys that it derives from its elements and that may be at another server than what it sorts.
-pub(super) fn sort_reads_other_keys(command: &Command) -> bool {
+/// Which keys SORT reads that it derives from its elements.
+pub(super) fn sort_derives(command: &Command) -> UnnamedKeys {
     let home = hash_tag(command.get(1).unwrap_or_default());
-    let mut at = 2;
+    let (mut at, mut found) = (2, UnnamedKeys::None);
     while at < command.len() {
         let option = command.arg(at);
         let pattern = option.eq_ignore_ascii_case(b"by") || option.eq_ignore_ascii_case(b"get");
-        if pattern && command.get(at + 1).is_some_and(|pattern| !makes_only(home, pattern)) {
-            return true;
+        if pattern && let Some(pattern) = command.get(at + 1) {
+            found = found.max(derived(home, pattern));
         }
         at += 1 + sort_option_args(option);
     }
-    false
+    found
 }
 
-/// Whether the keys that a pattern of SORT makes have this hash tag, whatever the element is that takes the place of `*`.
-fn makes_only(tag: &[u8], pattern: &[u8]) -> bool {
-    let Some(star) = pattern.iter().position(|&byte| byte == b'*') else { return true };
+/// The keys that a pattern of SORT makes beside one with this hash tag, whatever the element is that takes the place of `*`.
+fn derived(tag: &[u8], pattern: &[u8]) -> UnnamedKeys {
+    let Some(star) = pattern.iter().position(|&byte| byte == b'*') else { return UnnamedKeys::None };
     let before = &pattern[..star];
-    hash_tag(before).len() < before.len() && hash_tag(before) == tag
+    match hash_tag(before).len() < before.len() && hash_tag(before) == tag {
+        true => UnnamedKeys::Tagged,
+        false => UnnamedKeys::Any,
+    }
 }
 
 /// The first option of SORT by which it reads keys that it derives from its elements, or nothing but the elements.

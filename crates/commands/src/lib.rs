@@ -25,7 +25,7 @@ mod view;
 
 pub(crate) use access::{AccessMode, KeyAccesses, accesses};
 pub use classify::kind_of;
-pub use classify::{Classified, CommandKind, classify, resolve};
+pub use classify::{Classified, CommandKind, UnnamedKeys, classify, resolve};
 pub use early::early_value;
 pub use keys::{integer, sort_option_that_reads_keys};
 pub use lookup::{all, find, specs};

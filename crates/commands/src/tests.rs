@@ -5,7 +5,7 @@ use wire::resp::Command;
 use super::spec::CommandRule;
 use super::spec::{CommandSpec, Flag};
 use super::table::TABLE;
-use super::{CommandKind, classify};
+use super::{CommandKind, UnnamedKeys, classify};
 
 fn check(expected: CommandKind, lines: &[&str]) {
     for line in lines {
@@ -163,23 +163,23 @@ fn the_last_destination_is_the_one_that_is_written() {
 #[test]
 fn keys_that_a_pattern_makes_are_noticed() {
     for (line, expected) in [
-        ("SORT k BY w_*", true),
-        ("sort_ro k get o_*->f", true),
-        ("SORT k GET #", false),
-        ("SORT k BY nosort STORE *", false),
-        ("SORT by LIMIT get *", false),
-        ("SORT {t}k BY {t}w_* GET {t}o_*->f GET #", false),
-        ("SORT t BY {t}w_*", false),
-        ("SORT {t}k BY {t}w_* GET o_*", true),
-        ("SORT {t}k BY {u}w_*", true),
-        ("SORT {t}k BY w_*{t}", true),
-        ("SORT {t*}k BY {t*}w", true),
-        ("SORT t BY t*", true),
-        ("SORT {} BY {}*", true),
-        ("KEYS *", false),
+        ("SORT k BY w_*", UnnamedKeys::Any),
+        ("sort_ro k get o_*->f", UnnamedKeys::Any),
+        ("SORT k GET #", UnnamedKeys::None),
+        ("SORT k BY nosort STORE *", UnnamedKeys::None),
+        ("SORT by LIMIT get *", UnnamedKeys::None),
+        ("SORT {t}k BY {t}w_* GET {t}o_*->f GET #", UnnamedKeys::Tagged),
+        ("SORT t BY {t}w_*", UnnamedKeys::Tagged),
+        ("SORT {t}k BY {t}w_* GET o_*", UnnamedKeys::Any),
+        ("SORT {t}k BY {u}w_*", UnnamedKeys::Any),
+        ("SORT {t}k BY w_*{t}", UnnamedKeys::Any),
+        ("SORT {t*}k BY {t*}w", UnnamedKeys::Any),
+        ("SORT t BY t*", UnnamedKeys::Any),
+        ("SORT {} BY {}*", UnnamedKeys::Any),
+        ("KEYS *", UnnamedKeys::None),
     ] {
         let args: Vec<&str> = line.split(' ').collect();
-        assert_eq!(classify(&Command::from_args(&args)).expect(line).reads_unnamed_keys, expected, "{line}");
+        assert_eq!(classify(&Command::from_args(&args)).expect(line).unnamed_keys, expected, "{line}");
     }
 }
 

@@ -6,6 +6,8 @@ use super::Config;
 pub(super) const TEXT: &str = r#"
 [cluster]
 secret = "00112233445566778899aabbccddeeff"
+[placement]
+distribution = "jedis"
 [security]
 [limits]
 [heat]
@@ -42,13 +44,14 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 45] = [
+const VALUES: [(&str, &str, &str); 47] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
     ("[cluster]", "cache_expiring_hashes", "true"),
     ("[cluster]", "observe_only", "true"),
-    ("[cluster]", "memcached_placement", "\"ring\""),
+    ("[placement]", "distribution", "\"jedis-2\""),
+    ("[placement]", "hash_tag", "\"{}\""),
     ("[security]", "insecure_listen", "true"),
     ("[security]", "http_hosts", "[\"cache.internal\"]"),
     ("[security]", "hide_keys", "true"),
@@ -78,6 +81,7 @@ const VALUES: [(&str, &str, &str); 45] = [
     ("[[shim]]", "listen", "\"127.0.0.1:7101\""),
     ("[[shim]]", "storage", "\"redis://127.0.0.1:6378\""),
     ("[[shim]]", "admin", "\"127.0.0.1:7190\""),
+    ("[[shim]]", "server_name", "\"other\""),
     ("[[standby]]", "id", "\"b1\""),
     ("[[standby]]", "listen", "\"127.0.0.1:7601\""),
     ("[[standby]]", "admin", "\"127.0.0.1:7690\""),
@@ -91,10 +95,11 @@ const VALUES: [(&str, &str, &str); 45] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
+    ("[placement]", "hash"),
     ("[security]", "users"),
     ("[tracing]", "otlp_endpoint"),
     ("[tracing]", "sample_one_in"),
@@ -106,6 +111,7 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("[[controller]]", "store_password_file"),
     ("[[shim]]", "storage_password_file"),
     ("[[shim]]", "durability"),
+    ("[[shim]]", "slots"),
     ("[[standby]]", "of"),
     ("[[router]]", "listen_tls"),
     ("[[user]]", "password_file"),

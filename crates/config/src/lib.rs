@@ -16,6 +16,7 @@ mod members;
 pub mod memory;
 mod place;
 mod policy;
+mod pool;
 mod ranges;
 mod roster;
 mod scalar;
@@ -38,11 +39,12 @@ pub use members::{
     StandbyConfig,
 };
 pub use policy::{Caching, PolicyConfig};
+pub use pool::{DistributionName, HashName, PlacementConfig, SlotRanges};
 pub use roster::{Roster, RosterSize};
 pub use scalar::{ByteSize, ReadyShims, Secret};
 pub use sections::{
-    ClusterConfig, ForeignWriters, HeatConfig, LogConfig, MemcachedPlacement, Mode, NearConfig, Routing,
-    SecurityConfig, SlowLogConfig,
+    ClusterConfig, ForeignWriters, HeatConfig, LogConfig, Mode, NearConfig, Routing, SecurityConfig,
+    SlowLogConfig,
 };
 pub use storage::{Durability, Login, Password, RedisServers, RedisStorage, SentinelGroup, StorageConfig};
 pub use tls::{ClientCertificates, ClientsTls, HttpTls, PeersTls, StorageTls, StoreTls, TlsConfig};
@@ -62,8 +64,8 @@ use protocol::storage::MarkedPart;
 use protocol::storage::redis::FenceName;
 use serde::Deserialize;
 use wire::{
-    ClusterMap, Ketama, KetamaServer, LEVELS, LayerMap, NodeId, NodeMember, Partition, Peer, RackId,
-    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember,
+    ClusterMap, LEVELS, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
+    Sharding, ShimId, ShimMember,
 };
 
 /// Epoch of the map that a configuration itself describes: every node owns its whole partition.
@@ -77,6 +79,8 @@ pub const EPOCH_FIRST: u32 = 1;
 pub struct Config {
     #[serde(default = "ClusterConfig::unnamed")]
     pub cluster: ClusterConfig,
+    #[serde(default)]
+    pub placement: PlacementConfig,
     #[serde(default)]
     pub security: SecurityConfig,
     #[serde(default)]
@@ -174,6 +178,7 @@ impl Config {
     pub fn new(name: &str, secret: Secret) -> Config {
         Config {
             cluster: ClusterConfig::new(name, secret),
+            placement: PlacementConfig::default(),
             security: SecurityConfig::default(),
             tls: TlsConfig::default(),
             limits: Limits::default(),
@@ -375,26 +380,17 @@ impl Config {
 
     /// Validation has seen to it that all shims are alike.
     fn sharding(&self) -> Sharding {
-        let first = self.shims.first().map(|shim| &shim.storage);
-        let weighted = match (first, self.cluster.memcached_placement) {
-            (Some(storage), _) if storage.is_redis_cluster() => return Sharding::Slots,
-            (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::Ketama) => false,
-            (Some(StorageConfig::Memcached { .. }), MemcachedPlacement::KetamaWeighted) => true,
-            _ => return Sharding::Ring,
-        };
-        let server = |shim: &ShimConfig| match &shim.storage {
-            StorageConfig::Memcached { host, port, .. } => {
-                Some(KetamaServer { host: host.clone(), port: *port, weight: shim.weight })
-            }
-            _ => None,
-        };
-        Sharding::Ketama(Ketama { weighted, servers: self.shims.iter().filter_map(server).collect() })
+        match self.pool() {
+            _ if self.shims.first().is_some_and(|shim| shim.storage.is_redis_cluster()) => Sharding::Slots,
+            Some(pool) => Sharding::Pool(pool),
+            None => Sharding::Ring,
+        }
     }
 
-    /// Shims have their numbers by their ids, so that the order in which a file lists them moves no key. On a pool of memcached
-    /// servers the order is the clients' own and stays.
+    /// Shims have their numbers by their ids, so that the order in which a file lists them moves no key. Where other software has
+    /// laid out the keys the order is its own and stays.
     fn number_shims(&mut self) {
-        if !matches!(self.sharding(), Sharding::Ketama(_)) {
+        if !matches!(self.sharding(), Sharding::Pool(_)) {
             self.shims.sort_by(|a, b| by_number(&a.id).cmp(&by_number(&b.id)));
         }
     }
@@ -428,19 +424,17 @@ impl Config {
         (self.sharding() != Sharding::Slots).then(|| self.part(shim))
     }
 
-    /// Which part of all keys a shim has. On a pool of memcached servers their names decide, and no secret.
+    /// Which part of all keys a shim has. Where other software has laid them out, its rule and the names of its servers decide, and no
+    /// secret.
     pub fn part(&self, shim: ShimId) -> MarkedPart {
         let cluster = self.cluster.name.clone();
-        if let Sharding::Ketama(pool) = self.sharding() {
-            let name = |server: &KetamaServer| match pool.weighted {
-                true => format!("{}:{}*{}", server.host, server.port, server.weight),
-                false => format!("{}:{}", server.host, server.port),
-            };
-            let mut shims: Vec<String> = pool.servers.iter().map(name).collect();
+        if let Sharding::Pool(pool) = self.sharding() {
+            let (mut shims, unordered) = self.pool_names(&pool);
             let own = shims[usize::from(shim.0)].clone();
-            shims.sort();
-            let id = if pool.weighted { MarkedPart::KETAMA_WEIGHTED } else { MarkedPart::KETAMA };
-            return MarkedPart { id: id.to_owned(), cluster, shims, shim: own };
+            if unordered {
+                shims.sort();
+            }
+            return MarkedPart { id: self.placement_word(), cluster, shims, shim: own };
         }
         let shims = self.shims.iter().map(|shim| shim.id.clone()).collect();
         MarkedPart { id: self.secret_id(), cluster, shims, shim: self.shim(shim).id.clone() }

@@ -9,7 +9,8 @@ use super::storage::Password;
 use super::{Config, Secret, assumed, place, secret_file, words};
 
 /// Tables that environment and flags may change; the others list members.
-const SECTIONS: [&str; 7] = ["cluster", "security", "limits", "heat", "near", "slowlog", "tracing"];
+const SECTIONS: [&str; 8] =
+    ["cluster", "placement", "security", "limits", "heat", "near", "slowlog", "tracing"];
 const ENVIRONMENT_PREFIX: &str = "DISTCACHE_";
 
 /// What is wrong with a configuration, in one line: file, field, value and what to do.

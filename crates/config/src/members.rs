@@ -8,6 +8,7 @@ use protocol::node::NodeSettings;
 use serde::{Deserialize, Deserializer, de};
 use wire::Partition;
 
+use super::pool::SlotRanges;
 use super::scalar::{ByteSize, ReadyShims};
 use super::storage::{Durability, Password, StorageConfig};
 use crate::Address;
@@ -213,9 +214,15 @@ pub struct ShimConfig {
     /// What an acknowledged write to `embedded:///PATH` survives.
     #[serde(default)]
     pub durability: Option<Durability>,
-    /// Weight of its memcached, where placement is `ketama-weighted`.
+    /// What its server is called by who has laid out the keys, where that places them (`[placement]`).
+    #[serde(default)]
+    pub server_name: Option<String>,
+    /// How many keys its server has, beside others, where that is not the same for all.
     #[serde(default = "default_weight")]
     pub weight: u32,
+    /// The slots of its server, where slots are dealt to servers.
+    #[serde(default)]
+    pub slots: Option<SlotRanges>,
     /// Requests per second, 0 for no limit (emulation, overload tests).
     #[serde(default)]
     pub rate_max: u64,
@@ -257,7 +264,9 @@ impl ShimConfig {
             storage,
             storage_password_file: None,
             durability: None,
+            server_name: None,
             weight: default_weight(),
+            slots: None,
             rate_max: 0,
             admin: None,
         }

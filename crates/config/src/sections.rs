@@ -48,22 +48,6 @@ pub struct ClusterConfig {
     /// Mode `bounded`: how long a copy may be served after it was read from storage.
     #[serde(default = "default_bounded_age_ms_max")]
     pub bounded_age_ms_max: u64,
-    /// Where keys go on memcached storage.
-    #[serde(default)]
-    pub memcached_placement: MemcachedPlacement,
-}
-
-/// How a pool of memcached servers divides the keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum MemcachedPlacement {
-    /// As libmemcached's `MEMCACHED_BEHAVIOR_KETAMA`.
-    #[default]
-    Ketama,
-    /// As libmemcached's `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED`.
-    KetamaWeighted,
-    /// DistCache's own, as before Redis servers.
-    Ring,
 }
 
 /// How coherent the cache is.
@@ -123,7 +107,6 @@ impl ClusterConfig {
             routing: Routing::default(),
             lease_ms: default_lease_ms(),
             lease_guard_ms: default_lease_guard_ms(),
-            memcached_placement: MemcachedPlacement::default(),
             cache_expiring_hashes: false,
             observe_only: false,
             bounded_staleness_ms_max: default_bounded_staleness_ms_max(),

@@ -122,7 +122,7 @@ fn bad_fields_are_named_with_line_section_and_remedy() {
     check(
         "[security]",
         "[secure]",
-        "f.toml:9: [secure]: unknown section `secure` (did you mean `security`?); allowed here: `cluster`, `security`",
+        "f.toml:9: [secure]: unknown section `secure` (did you mean `security`?); allowed here: `cluster`, `placement`",
     );
     check(
         "objects_max",

@@ -10,12 +10,13 @@ use wire::message::LAYERS_MAX;
 
 use super::load::ConfigError;
 use super::policy;
+use super::pool;
 use super::ranges;
 use super::users;
 use super::words;
 use super::{
-    ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, MemcachedPlacement, Mode, ROUTERS_MAX,
-    ReadyShims, SHIM_PLACES_MAX, SHIMS_MAX, ShimConfig, StorageConfig,
+    ClusterConfig, Config, ControllerConfig, EtcdUrl, FrontProtocol, Mode, ROUTERS_MAX, ReadyShims,
+    SHIM_PLACES_MAX, SHIMS_MAX, ShimConfig, StorageConfig,
 };
 use crate::Address;
 
@@ -49,6 +50,7 @@ impl Config {
         check_controllers(self)?;
         check_routers(self)?;
         check_memcached(self)?;
+        pool::check(self)?;
         self.tls.check().map_err(ConfigError::new)?;
         self.tracing.check().map_err(ConfigError::new)?;
         check_addresses(self)?;
@@ -443,14 +445,6 @@ fn check_memcached(config: &Config) -> Check {
             "[cluster] mode = \"bounded\": memcached:// storage cannot tell of other writers; write \"strict\""
                 .to_owned(),
         );
-    }
-    let weighted = config.cluster.memcached_placement == MemcachedPlacement::KetamaWeighted;
-    if let Some(shim) = config.shims.iter().find(|shim| shim.weight != 1 && !weighted) {
-        return wrong(format!(
-            "[[shim]] {:?}: weight = {}: only counts with [cluster] memcached_placement = \"ketama-weighted\"; write \
-             that, or remove the weight",
-            shim.id, shim.weight
-        ));
     }
     match config.routers.iter().find(|router| router.protocol == FrontProtocol::Redis) {
         Some(router) => wrong(format!(

@@ -15,8 +15,8 @@ pub use codec::{DecodeError, decode, encode};
 pub use key::{Digest, Key, View};
 pub use level::{LEVELS, Levels, RELEASE};
 pub use map::{
-    ClusterMap, Ketama, KetamaServer, LayerMap, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
-    ShimMember,
+    ClusterMap, Distribution, HashTag, LayerMap, NodeMember, Partition, PoolHash, PoolServer, RackId,
+    SHARE_WHOLE, Sharding, ShimMember, StoragePool, WideHash,
 };
 pub use member::{NodeId, Peer, RouterId, ShimId};
 pub use message::{Degree, LayerSet, LoadStamp, Loads, Message, Status, TopicKind};

@@ -28,24 +28,82 @@ pub enum Sharding {
     Ring,
     /// By the hash slots of Redis Cluster, of which each shim has an equal range.
     Slots,
-    /// As libmemcached places keys on a pool of servers.
-    Ketama(Ketama),
+    /// As other software has laid them out on a list of servers.
+    Pool(StoragePool),
 }
 
-/// The pool of memcached servers behind the shims.
+/// A list of storage servers, one behind each shim, and who has laid out keys there.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ketama {
-    pub weighted: bool,
+pub struct StoragePool {
+    pub distribution: Distribution,
+    pub hash_tag: HashTag,
     /// By `ShimId`.
-    pub servers: Arc<[KetamaServer]>,
+    pub servers: Arc<[PoolServer]>,
 }
 
-/// A server by the name that clients know it by, which decides its place.
+/// By which rule a pool's keys are divided among its servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Distribution {
+    /// libmemcached's `MEMCACHED_BEHAVIOR_KETAMA` with its default hash.
+    Libmemcached,
+    /// twemproxy's; with MD5 it is libmemcached's `MEMCACHED_BEHAVIOR_KETAMA_WEIGHTED`, too.
+    Ketama(PoolHash),
+    /// twemproxy's.
+    Modula(PoolHash),
+    /// The hash slots of Redis Cluster, in ranges that do not move.
+    Slots,
+    /// Jump consistent hash.
+    Jump(WideHash),
+    /// `ShardedJedis`, from Jedis 3 on.
+    Jedis,
+    /// `ShardedJedis` before Jedis 3, which hashes weights with names.
+    Jedis2,
+    /// The Ring of go-redis, from version 8 on.
+    Rendezvous,
+}
+
+/// twemproxy's hashes of a key, by its names for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PoolHash {
+    OneAtATime,
+    Md5,
+    Crc16,
+    Crc32,
+    Crc32a,
+    Fnv1_64,
+    Fnv1a64,
+    Fnv1_32,
+    Fnv1a32,
+    Hsieh,
+    Murmur,
+    Jenkins,
+}
+
+/// Hashes of a key of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WideHash {
+    Xxh64,
+    /// With the seed of Jedis.
+    Murmur64a,
+}
+
+/// Which part of a key decides its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashTag {
+    /// All of it.
+    Whole,
+    /// What is between the first one of these and the next one of those, unless that is empty.
+    Between(u8, u8),
+}
+
+/// A server by what decides its place.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct KetamaServer {
-    pub host: String,
-    pub port: u16,
+pub struct PoolServer {
+    /// What clients know it by, where names are hashed.
+    pub name: Option<String>,
     pub weight: u32,
+    /// Its slots, first and last of each range; an equal part of all if no server has any.
+    pub slots: Vec<(u16, u16)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

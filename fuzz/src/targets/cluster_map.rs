@@ -1,10 +1,13 @@
-//! Cluster maps and keys: a map is refused or places every key, and hash tags decide as in Redis Cluster.
+//! Cluster maps and keys: a map is refused or places every key, and hash tags decide as in Redis Cluster, or as other software has them.
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
 use protocol::placement::{Placement, Secret};
 use wire::map::SHARE_WHOLE;
-use wire::{ClusterMap, LayerMap, NodeId, NodeMember, Partition, RackId, Sharding, ShimId, ShimMember};
+use wire::{
+    ClusterMap, Distribution, HashTag, LayerMap, NodeId, NodeMember, Partition, PoolHash, PoolServer, RackId,
+    Sharding, ShimId, ShimMember, StoragePool, WideHash,
+};
 
 pub(crate) fn run(data: &[u8]) {
     let mut bytes = Unstructured::new(data);
@@ -44,8 +47,37 @@ fn map(bytes: &mut Unstructured<'_>) -> Result<ClusterMap> {
             Ok(LayerMap { name: format!("layer-{layer}"), partition, nodes })
         })
         .collect::<Result<Vec<_>>>()?;
-    let sharding = if bytes.ratio(1, 4)? { Sharding::Slots } else { Sharding::Ring };
+    let sharding = match bytes.int_in_range(0..=3)? {
+        0 => Sharding::Slots,
+        1 => Sharding::Pool(pool(bytes, shims.len())?),
+        _ => Sharding::Ring,
+    };
     Ok(ClusterMap { epoch: bytes.arbitrary()?, level: 1, sharding, layers, shims })
+}
+
+fn pool(bytes: &mut Unstructured<'_>, shims: usize) -> Result<StoragePool> {
+    let distribution = *bytes.choose(&[
+        Distribution::Libmemcached,
+        Distribution::Ketama(PoolHash::Hsieh),
+        Distribution::Modula(PoolHash::Jenkins),
+        Distribution::Slots,
+        Distribution::Jump(WideHash::Xxh64),
+        Distribution::Jedis,
+        Distribution::Jedis2,
+        Distribution::Rendezvous,
+    ])?;
+    let hash_tag =
+        *bytes.choose(&[HashTag::Whole, HashTag::Between(b'{', b'}'), HashTag::Between(b'$', b'$')])?;
+    let count = number(bytes, shims as u16)?.min(8);
+    let servers = (0..count)
+        .map(|index| {
+            let name = bytes.ratio(1, 2)?.then(|| format!("server-{index}"));
+            let slots =
+                if bytes.ratio(1, 8)? { vec![(bytes.arbitrary()?, bytes.arbitrary()?)] } else { Vec::new() };
+            Ok(PoolServer { name, weight: u32::from(bytes.arbitrary::<u8>()? % 4), slots })
+        })
+        .collect::<Result<Vec<_>>>()?;
+    Ok(StoragePool { distribution, hash_tag, servers: servers.into() })
 }
 
 fn number(bytes: &mut Unstructured<'_>, due: u16) -> Result<u16> {
@@ -71,12 +103,15 @@ fn check(placement: &Placement, map: &ClusterMap, bytes: &[u8]) {
             None => assert_eq!(layer.nodes.iter().find(fits), None, "a node could own this key"),
         }
     }
-    let tag = tag(bytes).unwrap_or(bytes);
-    assert_eq!(
-        placement.shim(&placement.key(9, Bytes::copy_from_slice(tag))),
-        shim,
-        "the tag alone goes elsewhere"
-    );
+    let tag = match map.sharding {
+        Sharding::Pool(_) => placement.tag(bytes).unwrap_or(bytes),
+        Sharding::Ring | Sharding::Slots => tag(bytes).unwrap_or(bytes),
+    };
+    // What Jedis takes for a tag may have one inside.
+    if placement.tag(tag).is_none() {
+        let alone = placement.shim(&placement.key(9, Bytes::copy_from_slice(tag)));
+        assert_eq!(alone, shim, "the tag alone goes elsewhere");
+    }
 }
 
 /// As the specification of Redis Cluster puts it, written anew: what must be hashed instead of the whole key.

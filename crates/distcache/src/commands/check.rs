@@ -23,8 +23,12 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
             format!("{} ({nodes})", layer.name)
         })
         .collect();
+    let placement = match config.is_laid_out_by_others() {
+        true => format!(", keys laid out by {}", config.placement_word()),
+        false => String::new(),
+    };
     print(&format!(
-        "{}: ok: cluster {:?}, layers (nodes) {}, {} shims in {} racks, {} routers",
+        "{}: ok: cluster {:?}{placement}, layers (nodes) {}, {} shims in {} racks, {} routers",
         arguments.config.config.display(),
         config.cluster.name,
         layers.join(", "),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::Hasher as _;
 
 use siphasher::sip::SipHasher24;
-use wire::Sharding;
+use wire::{Distribution, Sharding};
 
 use super::secret::Secret;
 
@@ -17,7 +17,8 @@ pub struct Agreement {
     pub sharding: AgreedSharding,
     /// How many shims there are.
     pub shims: u16,
-    /// A digest of what tells them apart, in their order: names, and where clients place keys by it, hosts, ports and weights.
+    /// A digest of what tells them apart, in their order: names, and where other software has placed keys by it, the hash and the
+    /// servers' names, weights and slots.
     /// Who does not know the secret learns nothing from it.
     pub digest: u64,
 }
@@ -64,8 +65,29 @@ words! {
     AgreedSharding {
         Ring = 0 "ring",
         Slots = 1 "slots of a Redis Cluster",
-        Ketama = 2 "ketama",
-        KetamaWeighted = 3 "ketama-weighted",
+        Libmemcached = 2 "libmemcached",
+        Ketama = 3 "ketama",
+        Modula = 4 "modula",
+        FixedSlots = 5 "slots",
+        Jump = 6 "jump",
+        Jedis = 7 "jedis",
+        Jedis2 = 8 "jedis-2",
+        Rendezvous = 9 "rendezvous",
+    }
+}
+
+impl AgreedSharding {
+    fn of(distribution: Distribution) -> AgreedSharding {
+        match distribution {
+            Distribution::Libmemcached => AgreedSharding::Libmemcached,
+            Distribution::Ketama(_) => AgreedSharding::Ketama,
+            Distribution::Modula(_) => AgreedSharding::Modula,
+            Distribution::Slots => AgreedSharding::FixedSlots,
+            Distribution::Jump(_) => AgreedSharding::Jump,
+            Distribution::Jedis => AgreedSharding::Jedis,
+            Distribution::Jedis2 => AgreedSharding::Jedis2,
+            Distribution::Rendezvous => AgreedSharding::Rendezvous,
+        }
     }
 }
 
@@ -79,7 +101,8 @@ pub enum Disagreement {
     #[error("[[shim]] entries: {0}")]
     Shims(Sides<u16>),
     #[error(
-        "the [[shim]] entries have other names or, on memcached, other hosts, ports, weights or another order"
+        "the [[shim]] entries have other names or, with a `distribution` in [placement], another order, other names of servers, \
+         weights or slots, or [placement] another hash or hash_tag"
     )]
     Names,
 }
@@ -115,12 +138,13 @@ impl Agreement {
         let sharding = match sharding {
             Sharding::Ring => AgreedSharding::Ring,
             Sharding::Slots => AgreedSharding::Slots,
-            Sharding::Ketama(ketama) => {
-                for server in ketama.servers.iter() {
-                    text(&server.host);
-                    text(&format!("{} {}", server.port, server.weight));
+            Sharding::Pool(pool) => {
+                text(&format!("{:?} {:?}", pool.distribution, pool.hash_tag));
+                for server in pool.servers.iter() {
+                    text(server.name.as_deref().unwrap_or_default());
+                    text(&format!("{} {} {:?}", server.name.is_some(), server.weight, server.slots));
                 }
-                if ketama.weighted { AgreedSharding::KetamaWeighted } else { AgreedSharding::Ketama }
+                AgreedSharding::of(pool.distribution)
             }
         };
         Agreement { mode, sharding, shims, digest: hasher.finish() }
@@ -144,7 +168,7 @@ impl Agreement {
 
 #[cfg(test)]
 mod tests {
-    use wire::{Ketama, KetamaServer, Sharding};
+    use wire::{Distribution, HashTag, PoolHash, PoolServer, Sharding, StoragePool};
 
     use super::{AgreedMode, AgreedSharding, Agreement, Disagreement};
     use crate::placement::Secret;
@@ -155,13 +179,13 @@ mod tests {
         Agreement::new(&SECRET, mode, sharding, names.iter().copied())
     }
 
-    fn pool(weighted: bool, servers: &[(&str, u16, u32)]) -> Sharding {
-        let server = |(host, port, weight): &(&str, u16, u32)| KetamaServer {
-            host: (*host).to_owned(),
-            port: *port,
+    fn pool(distribution: Distribution, hash_tag: HashTag, servers: &[(&str, u32)]) -> Sharding {
+        let server = |(name, weight): &(&str, u32)| PoolServer {
+            name: Some((*name).to_owned()),
             weight: *weight,
+            slots: Vec::new(),
         };
-        Sharding::Ketama(Ketama { weighted, servers: servers.iter().map(server).collect() })
+        Sharding::Pool(StoragePool { distribution, hash_tag, servers: servers.iter().map(server).collect() })
     }
 
     #[test]
@@ -182,14 +206,24 @@ mod tests {
     }
 
     #[test]
-    fn where_clients_place_keys_by_hosts_these_count() {
-        let servers = [("h", 1, 1), ("i", 2, 1)];
+    fn what_other_software_has_placed_keys_by_counts() {
+        let servers = [("h:1", 1), ("i:2", 1)];
         let of = |sharding: &Sharding| agreement(AgreedMode::Strict, sharding, &["a", "b"]);
-        let own = of(&pool(false, &servers));
-        assert_eq!(own.difference(&of(&pool(false, &servers))), None);
-        assert!(matches!(own.difference(&of(&pool(true, &servers))), Some(Disagreement::Sharding(_))));
-        for other in [[("h", 1, 1), ("i", 3, 1)], [("h", 1, 1), ("j", 2, 1)], [("h", 1, 2), ("i", 2, 1)]] {
-            assert_eq!(own.difference(&of(&pool(false, &other))), Some(Disagreement::Names), "{other:?}");
+        let ketama = Distribution::Ketama(PoolHash::Md5);
+        let own = of(&pool(ketama, HashTag::Whole, &servers));
+        assert_eq!(own.difference(&of(&pool(ketama, HashTag::Whole, &servers))), None);
+        let modula = of(&pool(Distribution::Modula(PoolHash::Md5), HashTag::Whole, &servers));
+        let told = own.difference(&modula).expect("another distribution").to_string();
+        assert_eq!(told, "keys are divided by ketama here and modula there");
+        for other in [[("h:1", 1), ("i:3", 1)], [("h:1", 2), ("i:2", 1)], [("i:2", 1), ("h:1", 1)]] {
+            let other = of(&pool(ketama, HashTag::Whole, &other));
+            assert_eq!(own.difference(&other), Some(Disagreement::Names), "{other:?}");
+        }
+        for other in [
+            pool(Distribution::Ketama(PoolHash::Crc16), HashTag::Whole, &servers),
+            pool(ketama, HashTag::Between(b'{', b'}'), &servers),
+        ] {
+            assert_eq!(own.difference(&of(&other)), Some(Disagreement::Names), "{other:?}");
         }
     }
 
@@ -207,6 +241,6 @@ mod tests {
             assert!(AgreedMode::of_number(number).is_none_or(|mode| mode.number() == number));
             assert!(AgreedSharding::of_number(number).is_none_or(|sharding| sharding.number() == number));
         }
-        assert_eq!((AgreedMode::of_number(2), AgreedSharding::of_number(4)), (None, None));
+        assert_eq!((AgreedMode::of_number(2), AgreedSharding::of_number(10)), (None, None));
     }
 }

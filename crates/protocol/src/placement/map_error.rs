@@ -1,13 +1,16 @@
 //! What can be wrong with a cluster map. Checked once, so that lookups cannot fail.
 
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Partition, RackId, SHARE_WHOLE, Sharding};
+use wire::{ClusterMap, Distribution, Partition, RackId, SHARE_WHOLE, Sharding, StoragePool};
 
 use super::ring::points_of;
-use super::slot::SLOTS;
+use super::slot::{SLOTS, are_dealt};
 
 /// Most virtual nodes of all layers together (160 MiB of rings); capacities are relative, so nobody needs more.
 const POINTS_MAX: u64 = 1 << 24;
+
+/// Points of a server of weight 1 where weights are not relative.
+const POOL_POINTS: u64 = 160;
 
 /// Why a cluster map cannot place keys. Members are named by their number, in the order of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,10 +21,12 @@ pub enum MapError {
     NoShims,
     #[error("{0} shims are more than there are hash slots ({SLOTS})")]
     Slots(usize),
-    #[error(
-        "a pool of {servers} memcached servers before {shims} shims, each of which needs one with a weight"
-    )]
+    #[error("a pool of {servers} servers behind {shims} shims, each of which needs one with a weight")]
     Pool { servers: usize, shims: usize },
+    #[error("the slots of the pool's servers are not all {SLOTS}, each once")]
+    PoolSlots,
+    #[error("the weights of the pool's servers are too large altogether; divide them all by the smallest")]
+    PoolWeights,
     #[error("layer {layer:?} has no nodes")]
     NoNodes { layer: String },
     #[error("node {id} of layer {layer:?} is out of place: nodes are numbered 0 to {last}, each once")]
@@ -60,16 +65,32 @@ fn check_shims(map: &ClusterMap) -> Result<(), MapError> {
     if map.sharding == Sharding::Slots && map.shims.len() > usize::from(SLOTS) {
         return Err(MapError::Slots(map.shims.len()));
     }
-    if let Sharding::Ketama(pool) = &map.sharding {
-        let (servers, shims) = (pool.servers.len(), map.shims.len());
-        if servers != shims || pool.servers.iter().any(|server| server.weight == 0) {
-            return Err(MapError::Pool { servers, shims });
-        }
+    if let Sharding::Pool(pool) = &map.sharding {
+        check_pool(pool, map.shims.len())?;
     }
     match out_of_place {
         Some((expected, shim)) => Err(MapError::ShimId { id: shim.id.0, expected }),
         None => Ok(()),
     }
+}
+
+fn check_pool(pool: &StoragePool, shims: usize) -> Result<(), MapError> {
+    let servers = pool.servers.len();
+    if servers != shims || pool.servers.iter().any(|server| server.weight == 0) {
+        return Err(MapError::Pool { servers, shims });
+    }
+    if pool.distribution == Distribution::Slots {
+        if shims > usize::from(SLOTS) {
+            return Err(MapError::Slots(shims));
+        }
+        if !are_dealt(pool.servers.iter().map(|server| &server.slots)) {
+            return Err(MapError::PoolSlots);
+        }
+    }
+    let weights: u64 = pool.servers.iter().map(|server| u64::from(server.weight)).sum();
+    let is_jedis = matches!(pool.distribution, Distribution::Jedis | Distribution::Jedis2);
+    let points = if is_jedis { weights * POOL_POINTS } else { weights };
+    if points > POINTS_MAX { Err(MapError::PoolWeights) } else { Ok(()) }
 }
 
 fn check_nodes(map: &ClusterMap) -> Result<(), MapError> {

@@ -3,8 +3,9 @@
 pub mod agreement;
 pub mod elastic;
 mod functions;
-mod ketama;
+mod hashes;
 mod map_error;
+mod pool;
 mod ring;
 mod secret;
 pub mod slot;
@@ -12,12 +13,14 @@ pub mod slot;
 use bytes::Bytes;
 use siphasher::sip;
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId};
+use wire::{
+    ClusterMap, HashTag, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
+};
 
 use elastic::Rendezvous;
 pub use functions::Functions;
-use ketama::Continuum;
 pub use map_error::MapError;
+use pool::{KeyPart, PoolServers};
 use ring::Ring;
 pub use secret::Secret;
 
@@ -36,6 +39,7 @@ pub struct Placement {
     views: sip::SipHasher24,
     rendezvous: Rendezvous,
     shards: Shards,
+    part: KeyPart,
     /// By layer. The functions of two layers are independent, which is what lets one layer spread the keys that
     /// overload a node of another.
     layers: Vec<Rings>,
@@ -51,7 +55,7 @@ enum Shards {
     Slots(Box<[ShimId]>),
     /// There is no other shim, and nothing to compute.
     One(ShimId),
-    Ketama(Continuum),
+    Pool(PoolServers),
 }
 
 /// Where a key is at home. Keys with the same home may go into one command.
@@ -75,8 +79,8 @@ impl Placement {
         map_error::check(&map)?;
         let functions = Functions::new(secret, map.layers.len());
         let shards = match &map.sharding {
-            Sharding::Ketama(_) | Sharding::Ring if map.shims.len() == 1 => Shards::One(map.shims[0].id),
-            Sharding::Ketama(ketama) => Shards::Ketama(Continuum::new(ketama)),
+            Sharding::Pool(_) | Sharding::Ring if map.shims.len() == 1 => Shards::One(map.shims[0].id),
+            Sharding::Pool(pool) => Shards::Pool(PoolServers::new(pool)),
             Sharding::Ring => {
                 let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
                 Shards::Ring(Ring::new(&functions.storage, shims))
@@ -93,7 +97,12 @@ impl Placement {
             layers.push(Rings::new(&functions.layers[index], layer, racks_count));
         }
         let views = sip::SipHasher24::new_with_key(&secret.derive(b"view"));
-        Ok(Placement { map, functions, views, rendezvous: Rendezvous::new(secret), shards, layers, layer_of })
+        let part = match &map.sharding {
+            Sharding::Pool(pool) => KeyPart::of(pool),
+            Sharding::Ring | Sharding::Slots => KeyPart::REDIS,
+        };
+        let rendezvous = Rendezvous::new(secret);
+        Ok(Placement { map, functions, views, rendezvous, shards, part, layers, layer_of })
     }
 
     /// The hash that tells the views of a key apart; see `command::view`.
@@ -124,8 +133,8 @@ impl Placement {
         Key { digest: self.functions.digest(database, &bytes), database, bytes }
     }
 
-    /// The shim that has the key. Keys with the same hash tag have the same shim (the rule of Redis Cluster), and
-    /// so have the same keys of all databases, because MOVE, COPY and SWAPDB work inside one server.
+    /// The shim that has the key. Keys with the same hash tag have the same shim, and so have the same keys of all databases, because
+    /// MOVE, COPY and SWAPDB work inside one server.
     pub fn shim(&self, key: &Key) -> ShimId {
         self.home(key).shim
     }
@@ -142,8 +151,24 @@ impl Placement {
                 Home { shim: owners[usize::from(slot)], slot: Some(slot) }
             }
             Shards::One(shim) => Home { shim: *shim, slot: None },
-            Shards::Ketama(continuum) => Home { shim: continuum.shim(&key.bytes), slot: None },
+            Shards::Pool(pool) => Home { shim: pool.shim(&key.bytes), slot: None },
         }
+    }
+
+    /// The part of a key for whose sake it lies with others that have the same one, if it has such a part: by the rule of Redis
+    /// Cluster, unless other software has laid out the keys.
+    pub fn tag<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
+        self.part.tag(key)
+    }
+
+    /// Between which characters hash tags stand, if there are any.
+    pub fn hash_tag(&self) -> HashTag {
+        self.part.marks()
+    }
+
+    /// Whether hash tags are those of Redis Cluster.
+    pub fn has_redis_tags(&self) -> bool {
+        self.part.is_redis()
     }
 
     /// The part of all keys that each shim has, if there are many.
@@ -157,7 +182,7 @@ impl Placement {
                 shares
             }
             Shards::One(_) => vec![1.0],
-            Shards::Ketama(continuum) => continuum.shares(shims),
+            Shards::Pool(pool) => pool.shares(shims),
         }
     }
 

@@ -1,7 +1,7 @@
 //! The hash slots of Redis Cluster, and which shim has each. Not which server has a slot at the moment.
 
 use wire::key::hash_tag;
-use wire::{ClusterMap, ShimId};
+use wire::{ClusterMap, PoolServer, ShimId};
 
 pub const SLOTS: u16 = 16_384;
 
@@ -9,7 +9,12 @@ const CRC: crc::Crc<u16> = crc::Crc::<u16>::new(&crc::CRC_16_XMODEM);
 
 /// The slot of a key.
 pub fn slot(key: &[u8]) -> u16 {
-    CRC.checksum(hash_tag(key)) % SLOTS
+    of(hash_tag(key))
+}
+
+/// The slot of keys with this hash tag.
+pub(super) fn of(tag: &[u8]) -> u16 {
+    CRC.checksum(tag) % SLOTS
 }
 
 /// The first slot of a shim of so many, and the first of the next. Rounded as `redis-cli --cluster create` does it, so
@@ -29,6 +34,35 @@ pub(super) fn owners(map: &ClusterMap) -> Box<[ShimId]> {
         owners.extend((first..end).map(|_| shim.id));
     }
     owners.into_boxed_slice()
+}
+
+/// The server of every slot, where they are dealt to servers for ever: as each says, or in equal ranges.
+pub(super) fn dealt(servers: &[PoolServer]) -> Box<[ShimId]> {
+    let mut owners = vec![ShimId(0); usize::from(SLOTS)];
+    let equal = servers.iter().all(|server| server.slots.is_empty());
+    for (index, server) in servers.iter().enumerate() {
+        let shim = ShimId(index as u16);
+        let (first, end) = range(shim, servers.len());
+        let ranges = if equal { vec![(first, end - 1)] } else { server.slots.clone() };
+        for (first, last) in ranges {
+            owners[usize::from(first)..=usize::from(last)].fill(shim);
+        }
+    }
+    owners.into()
+}
+
+/// Whether each slot is dealt once, if any is.
+pub fn are_dealt<'a>(slots: impl Iterator<Item = &'a Vec<(u16, u16)>>) -> bool {
+    let mut ranges: Vec<(u16, u16)> = slots.flatten().copied().collect();
+    ranges.sort_unstable();
+    let mut next = 0;
+    for (first, last) in &ranges {
+        if *first != next || last < first || *last >= SLOTS {
+            return false;
+        }
+        next = last + 1;
+    }
+    ranges.is_empty() || next == SLOTS
 }
 
 #[cfg(test)]

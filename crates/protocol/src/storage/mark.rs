@@ -7,22 +7,18 @@ pub const REMEDY: &str = "keys would be looked for where they are not. Bring the
 /// Which part of which placement a server holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedPart {
-    /// Tells apart what has different secrets, and says nothing of them; or one of the constants.
+    /// Tells apart what has different secrets, and says nothing of them; where other software has laid out the keys, its rule in
+    /// words without blanks.
     pub id: String,
     /// The cluster's name, for people.
     pub cluster: String,
-    /// The names of all shims by their numbers; of a pool the names of its servers, in whatever order.
+    /// The names of all shims by their numbers; of a pool the names of its servers, sorted where their order makes no difference.
     pub shims: Vec<String>,
     /// The shim that has the server, or the server.
     pub shim: String,
 }
 
 impl MarkedPart {
-    /// In place of a secret: libmemcached's rule places the keys.
-    pub const KETAMA: &str = "ketama";
-    /// In place of a secret: libmemcached's rule with weights places the keys.
-    pub const KETAMA_WEIGHTED: &str = "ketama-weighted";
-
     /// Why keys that `storage` (a noun with its article) holds would be looked for elsewhere. One server alone has all keys,
     /// whatever the secret.
     pub(in crate::storage) fn difference(&self, found: &MarkedPart, storage: &str) -> Option<String> {
@@ -30,8 +26,10 @@ impl MarkedPart {
         match () {
             () if self.shims.len() == 1 && found.shims.len() == 1 => None,
             () if self.id != found.id && (self.is_of_pool() || found.is_of_pool()) => Some(format!(
-                "{storage} holds keys of cluster {:?} with another memcached_placement",
-                found.cluster
+                "{storage} holds keys of cluster {:?} with another [placement]: {}, and it is {} now",
+                found.cluster,
+                found.rule(),
+                self.rule()
             )),
             () if self.id != found.id => {
                 Some(format!("{storage} holds keys of cluster {:?} with another secret", found.cluster))
@@ -55,7 +53,11 @@ impl MarkedPart {
     }
 
     fn is_of_pool(&self) -> bool {
-        [MarkedPart::KETAMA, MarkedPart::KETAMA_WEIGHTED].contains(&&*self.id)
+        self.id.contains(|sign: char| !sign.is_ascii_hexdigit())
+    }
+
+    fn rule(&self) -> &str {
+        if self.is_of_pool() { &self.id } else { "ring" }
     }
 
     /// As lines of a key and its value.

@@ -74,7 +74,7 @@ impl ScaleWorkload {
     ) -> ScaleWorkload {
         let naming = match placement.map().sharding {
             Sharding::Slots => Naming::Mixed(seed),
-            Sharding::Ring | Sharding::Ketama(_) => Naming::Numbered,
+            Sharding::Ring | Sharding::Pool(_) => Naming::Numbered,
         };
         let servers = placement.map().shims.len();
         let tail = popularity.tail.clone().filter(|tail| tail.probability > 0.0);

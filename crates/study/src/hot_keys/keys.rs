@@ -7,8 +7,8 @@ use protocol::placement::{MapError, Placement, Secret};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 use wire::{
-    ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
-    ShimId, ShimMember,
+    ClusterMap, Distribution, HashTag, LayerMap, NodeId, NodeMember, Partition, PoolServer, RackId,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember, StoragePool,
 };
 
 use super::HotKeysSetting;
@@ -61,12 +61,18 @@ impl KeyServers {
 
 /// Servers whose names belong to the seed. A map has a layer, which has no part in this.
 fn pool(servers: u32, seed: u64) -> ClusterMap {
-    let named = |server| KetamaServer { host: format!("server-{seed}-{server}"), port: 11211, weight: 1 };
+    let named =
+        |server| PoolServer { name: Some(format!("server-{seed}-{server}")), weight: 1, slots: Vec::new() };
+    let pool = StoragePool {
+        distribution: Distribution::Libmemcached,
+        hash_tag: HashTag::Whole,
+        servers: (0..servers).map(named).collect(),
+    };
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     ClusterMap {
         epoch: 1,
         level: 1,
-        sharding: Sharding::Ketama(Ketama { weighted: false, servers: (0..servers).map(named).collect() }),
+        sharding: Sharding::Pool(pool),
         layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
         shims: (0..servers).map(|server| ShimMember { id: ShimId(server as u16), rack: RackId(0) }).collect(),
     }

@@ -8,13 +8,27 @@ use protocol::placement::{Placement, Secret};
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng};
 use wire::{
-    ClusterMap, Ketama, KetamaServer, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding,
-    ShimId, ShimMember,
+    ClusterMap, Distribution, HashTag, LayerMap, NodeId, NodeMember, Partition, PoolHash, PoolServer, RackId,
+    SHARE_WHOLE, Sharding, ShimId, ShimMember, StoragePool,
 };
 
 use crate::cluster::{Cluster, Directory, Layout, MemcachedClient, MemcachedServer, installed, shared};
 
 const KEYS: usize = 4000;
+
+/// A server as libmemcached is told of it.
+#[derive(Debug)]
+struct KetamaServer {
+    host: String,
+    port: u16,
+    weight: u32,
+}
+
+impl KetamaServer {
+    fn name(&self) -> String {
+        if self.port == 11211 { self.host.clone() } else { format!("{}:{}", self.host, self.port) }
+    }
+}
 
 /// The program, or none where libmemcached is not installed.
 fn libmemcached(directory: &Directory) -> Option<PathBuf> {
@@ -43,7 +57,17 @@ fn placement(weighted: bool, servers: &[KetamaServer]) -> Placement {
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     let layer = LayerMap { name: "one".to_owned(), partition: Partition::Hash, nodes: vec![node] };
     let shims = (0..servers.len()).map(|index| ShimMember { id: ShimId(index as u16), rack: RackId(0) });
-    let sharding = Sharding::Ketama(Ketama { weighted, servers: servers.into() });
+    let server = |server: &KetamaServer| PoolServer {
+        name: Some(server.name()),
+        weight: server.weight,
+        slots: Vec::new(),
+    };
+    let distribution = match weighted {
+        true => Distribution::Ketama(PoolHash::Md5),
+        false => Distribution::Libmemcached,
+    };
+    let servers = servers.iter().map(server).collect();
+    let sharding = Sharding::Pool(StoragePool { distribution, hash_tag: HashTag::Whole, servers });
     let map = ClusterMap { epoch: 1, level: 1, sharding, layers: vec![layer], shims: shims.collect() };
     Placement::new(Secret([7; 16]), map).expect("a map")
 }

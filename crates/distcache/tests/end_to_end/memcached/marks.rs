@@ -47,7 +47,8 @@ fn check(placement: &str, others: &[(OtherFile, Option<&str>)]) {
         assert_eq!(server.connect().text("flush_all\r\n"), "OK\r\n");
     }
     let toml = std::fs::read_to_string(&cluster.config).expect("the configuration");
-    let toml = toml.replacen("[cluster]\n", &format!("[cluster]\nmemcached_placement = {placement:?}\n"), 1);
+    let toml =
+        toml.replacen("[cluster]\n", &format!("[placement]\ndistribution = {placement:?}\n\n[cluster]\n"), 1);
     std::fs::write(&cluster.config, &toml).expect("written");
     cluster.start(UP);
     let mut client = MemcachedClient::connect(cluster.router(0));
@@ -102,7 +103,10 @@ fn items_are_found_again_or_the_servers_are_refused() {
         &[
             (with_another_secret, Some("with another secret")),
             (swapped, Some("the server holds the keys of shim-")),
-            (|toml, _| toml.replace("\"ring\"", "\"ketama\""), Some("with another memcached_placement")),
+            (
+                |toml, _| toml.replace("\"ring\"", "\"libmemcached\""),
+                Some("with another [placement]: ring, and it is libmemcached now"),
+            ),
         ],
     );
 }
@@ -115,12 +119,12 @@ fn items_of_a_pool_are_found_again_or_its_servers_are_refused() {
     }
     let _machine = shared();
     check(
-        "ketama",
+        "libmemcached",
         &[
             (with_another_server, Some("was filled as one of the servers 127.0.0.1:")),
             (
-                |toml, _| toml.replace("\"ketama\"", "\"ketama-weighted\""),
-                Some("with another memcached_placement"),
+                |toml, _| toml.replace("\"libmemcached\"", "\"ketama\"\nhash = \"md5\""),
+                Some("with another [placement]: libmemcached, and it is ketama:md5 now"),
             ),
             (with_another_secret, None),
             (swapped, None),

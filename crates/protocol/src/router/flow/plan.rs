@@ -6,6 +6,7 @@ use wire::resp::Command;
 
 use crate::placement::Home;
 use crate::router::flow::gather::Merge;
+use crate::router::flow::launch::LaunchJob;
 use crate::router::words;
 use commands::acl::FENCE_PREFIX;
 use commands::{Classified, CommandKind};
@@ -16,7 +17,7 @@ pub(crate) enum CommandPlan {
     Read,
     /// One command to the shim that owns all of its keys.
     Whole,
-    /// MGET: a cacheable GET per key.
+    /// MGET: a cacheable GET per key, unless all of them share a hash tag.
     Each,
     /// The command once per shim, with that shim's keys.
     Grouped(Merge),
@@ -42,11 +43,7 @@ pub(crate) enum CommandPlan {
 
 pub(crate) fn plan(command: &Command, classified: &Classified) -> CommandPlan {
     match (classified.kind, classified.keys.len()) {
-        (CommandKind::Read | CommandKind::Query, 1..)
-            if classified.spec.name == "mget" && !share_tag(command, classified) =>
-        {
-            CommandPlan::Each
-        }
+        (CommandKind::Read | CommandKind::Query, 1..) if classified.spec.name == "mget" => CommandPlan::Each,
         (CommandKind::Read, 1) => CommandPlan::Read,
         (CommandKind::Watch, _) => CommandPlan::Watch,
         (kind, 0) => without_keys(command, kind),
@@ -114,17 +111,9 @@ pub(crate) fn names_fences(command: &Command) -> bool {
 }
 
 /// Whether several keys carry one hash tag: the user said that they belong together.
-fn share_tag(command: &Command, classified: &Classified) -> bool {
-    let mut tags = classified.keys.iter().map(|&key| tag(command.arg(key)));
-    classified.keys.len() > 1
-        && tags.next().flatten().is_some_and(|first| tags.all(|other| other == Some(first)))
-}
-
-/// The part of a key between its first `{` and the next `}`, as Redis Cluster has it.
-fn tag(key: &[u8]) -> Option<&[u8]> {
-    let start = key.iter().position(|&byte| byte == b'{')? + 1;
-    let length = key[start..].iter().position(|&byte| byte == b'}')?;
-    (length > 0).then(|| &key[start..start + length])
+pub(crate) fn share_tag(job: &LaunchJob<'_>) -> bool {
+    let mut tags = job.keys.iter().map(|key| job.placement.tag(&key.bytes));
+    job.keys.len() > 1 && tags.next().flatten().is_some_and(|first| tags.all(|other| other == Some(first)))
 }
 
 /// What goes to a shim as one command: which of the keys, by their place among them.
@@ -155,23 +144,4 @@ pub(crate) fn narrowed(command: &Command, classified: &Classified, group: &Group
         arguments.extend((start..(start + stride).min(command.len())).map(|index| command.arg(index)));
     }
     Command::from_args(&arguments)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tags_are_those_of_redis_cluster() {
-        for (key, expected) in [
-            ("{user1}.name", Some("user1")),
-            ("a{b}{c}", Some("b")),
-            ("a{}{c}", None),
-            ("plain", None),
-            ("open{brace", None),
-            ("{{x}}", Some("{x")),
-        ] {
-            assert_eq!(tag(key.as_bytes()), expected.map(str::as_bytes), "{key}");
-        }
-    }
 }

@@ -15,7 +15,7 @@ use crate::router::flow::launch::{Hold, Launch, LaunchJob};
 use crate::router::flow::pending::{PendingRead, Tried};
 use crate::router::flow::pipeline::{FanPart, KeyOrder, OperationProgress, SentRequest};
 use crate::router::flow::plan::{self, CommandPlan};
-use crate::router::flow::refusal::{cross_shim, unnamed_keys};
+use crate::router::flow::refusal::{cross_shim, may_read_elsewhere, unnamed_keys};
 use crate::router::flow::reply::PartReply;
 use crate::router::flow::request::low;
 use crate::router::flow::route::{Route, Unroutable, Wanted};
@@ -27,6 +27,7 @@ impl Launch<'_, '_> {
     pub(crate) fn planned(&mut self) -> Result<OperationProgress, Hold> {
         let launched = match plan::plan(self.job.command, self.job.classified) {
             CommandPlan::Read => self.read(),
+            CommandPlan::Each if plan::share_tag(self.job) => self.groups(None),
             CommandPlan::Each => self.each(),
             CommandPlan::Whole => self.groups(None),
             CommandPlan::Grouped(merge) => self.groups(Some(merge)),
@@ -115,10 +116,10 @@ impl Launch<'_, '_> {
         let kind = job.classified.kind;
         let groups = plan::groups(job.keys, |key| job.placement.home(key));
         if groups.len() > 1 && merge.is_none() {
-            return Ok(OperationProgress::Done(cross_shim(self.step, job.command)));
+            return Ok(OperationProgress::Done(cross_shim(self.step, job.placement, job.command)));
         }
-        if job.classified.reads_unnamed_keys && job.placement.map().shims.len() > 1 {
-            return Ok(OperationProgress::Done(unnamed_keys(self.step)));
+        if may_read_elsewhere(job.placement, job.classified) {
+            return Ok(OperationProgress::Done(unnamed_keys(self.step, job.placement)));
         }
         let mut routes: SmallVec<[Route; 1]> = SmallVec::new();
         for group in &groups {

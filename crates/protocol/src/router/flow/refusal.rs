@@ -2,14 +2,13 @@
 
 use bytes::Bytes;
 use wire::resp::Command;
-use wire::{Peer, ShimId};
+use wire::{HashTag, Peer, ShimId};
 
+use crate::placement::Placement;
 use crate::router::config::RouterConfig;
 use crate::router::replies;
 use crate::router::step::RouterStep;
-
-const UNNAMED_KEYS: &str = "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other \
-                            storage servers; put the key's hash tag before the *, as in {user1}.weight_*";
+use commands::{Classified, UnnamedKeys};
 
 pub(crate) fn shim_name(config: &RouterConfig, shim: ShimId) -> String {
     let known = config.shim_names.get(usize::from(shim.0));
@@ -27,18 +26,43 @@ pub(crate) fn unavailable(step: &mut RouterStep<'_>, shim: ShimId) -> Bytes {
     replies::error(&format!("ERR DistCache: shim {name} is not reachable; the command was not executed"))
 }
 
-pub(crate) fn cross_shim(step: &mut RouterStep<'_>, command: &Command) -> Bytes {
+/// Why several keys can lie together by chance only.
+const NO_TAGS: &str = "[placement] has no hash_tag, so use one command for each key";
+
+pub(crate) fn cross_shim(step: &mut RouterStep<'_>, placement: &Placement, command: &Command) -> Bytes {
     step.counters.refusals += 1;
     let name = String::from_utf8_lossy(command.name()).to_lowercase();
+    let remedy = match placement.hash_tag() {
+        HashTag::Between(open, close) => {
+            let tag = format!("{}user1{}", char::from(open), char::from(close));
+            format!("give them one hash tag, as in {tag}.a and {tag}.b")
+        }
+        HashTag::Whole => NO_TAGS.to_owned(),
+    };
     replies::error(&format!(
-        "CROSSSLOT DistCache: the keys of '{name}' live on different storage servers; \
-         give them one hash tag, as in {{user1}}.a and {{user1}}.b"
+        "CROSSSLOT DistCache: the keys of '{name}' live on different storage servers; {remedy}"
     ))
 }
 
-pub(crate) fn unnamed_keys(step: &mut RouterStep<'_>) -> Bytes {
+/// Whether the command also reads keys, named by nobody, that may be at another shim.
+pub(crate) fn may_read_elsewhere(placement: &Placement, classified: &Classified) -> bool {
+    let apart = match classified.unnamed_keys {
+        UnnamedKeys::None => false,
+        UnnamedKeys::Tagged => !placement.has_redis_tags(),
+        UnnamedKeys::Any => true,
+    };
+    apart && placement.map().shims.len() > 1
+}
+
+pub(crate) fn unnamed_keys(step: &mut RouterStep<'_>, placement: &Placement) -> Bytes {
     step.counters.refusals += 1;
-    replies::error(UNNAMED_KEYS)
+    let remedy = match placement.has_redis_tags() {
+        true => "put the key's hash tag before the *, as in {user1}.weight_*",
+        false => "sort without patterns, which need the hash tags of Redis Cluster in [placement]",
+    };
+    replies::error(&format!(
+        "CROSSSLOT DistCache: SORT with BY or GET patterns reads keys that may live on other storage servers; {remedy}"
+    ))
 }
 
 pub(crate) fn channel_too_long(step: &mut RouterStep<'_>, bytes: usize) -> Bytes {

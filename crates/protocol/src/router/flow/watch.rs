@@ -11,7 +11,7 @@ use wire::{Key, Message, Peer};
 use crate::router::flow::launch::{Hold, Launch};
 use crate::router::flow::pending::Pending;
 use crate::router::flow::pipeline::{KeyOrder, OperationProgress, SentRequest};
-use crate::router::flow::refusal::cross_shim;
+use crate::router::flow::refusal::{cross_shim, may_read_elsewhere};
 use crate::router::flow::request::runs_alone;
 use crate::router::flow::route::{Route, Unroutable};
 use crate::router::flow::watched::ClientWatch;
@@ -33,7 +33,7 @@ impl Launch<'_, '_> {
         let watch = self.caller.watch;
         let elsewhere = watch.is_some_and(|watch| watch.home != home);
         if elsewhere || job.keys.iter().any(|key| job.placement.home(key) != home) {
-            return Ok(OperationProgress::Done(cross_shim(self.step, job.command)));
+            return Ok(OperationProgress::Done(cross_shim(self.step, job.placement, job.command)));
         }
         if watch.is_some_and(|watch| watch.lost) {
             // EXEC will do nothing whatever is watched.
@@ -68,10 +68,10 @@ impl Launch<'_, '_> {
         };
         let shims = &job.placement.map().shims;
         let elsewhere = job.keys.iter().any(|key| job.placement.home(key) != watch.home)
-            || job.classified.reads_unnamed_keys && shims.len() > 1
+            || may_read_elsewhere(job.placement, job.classified)
             || job.classified.kind == CommandKind::Barrier && shims[0].id != watch.home.shim;
         if elsewhere {
-            let refused = cross_shim(self.step, job.command);
+            let refused = cross_shim(self.step, job.placement, job.command);
             self.drop_watch();
             return Ok(OperationProgress::Done(refused));
         }

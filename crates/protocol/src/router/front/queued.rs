@@ -4,7 +4,7 @@ use bytes::Bytes;
 use wire::resp::Command;
 use wire::resp::transaction::Transaction;
 
-use commands::{Classified, CommandKind};
+use commands::{Classified, CommandKind, UnnamedKeys};
 
 /// What a client has queued since MULTI.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Queued {
     pub(crate) own: Vec<(usize, Own)>,
     pub(crate) own_bytes: usize,
     pub(crate) kind: CommandKind,
-    pub(crate) reads_unnamed_keys: bool,
+    pub(crate) unnamed_keys: UnnamedKeys,
     pub(crate) script: bool,
     /// Keys that commands read whose replies clients may keep.
     pub(crate) reads: Vec<Bytes>,
@@ -36,7 +36,7 @@ impl Default for Queued {
             own: Vec::new(),
             own_bytes: 0,
             kind: CommandKind::Keyless,
-            reads_unnamed_keys: false,
+            unnamed_keys: UnnamedKeys::None,
             script: false,
             reads: Vec::new(),
             failed: false,
@@ -64,7 +64,7 @@ impl Queued {
         let keys = if classified.kind == CommandKind::Publish { &channel[..] } else { &classified.keys[..] };
         self.storage.push(command, keys);
         self.kind = commands::transaction_kind(self.kind, classified.kind);
-        self.reads_unnamed_keys |= classified.reads_unnamed_keys;
+        self.unnamed_keys = self.unnamed_keys.max(classified.unnamed_keys);
         self.script |= classified.script;
         if classified.spec.is_tracked() {
             let keys = classified.keys.iter();

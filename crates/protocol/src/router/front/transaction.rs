@@ -139,7 +139,7 @@ impl Front {
         let reads = std::mem::take(&mut queued.reads);
         let pause_before = desk.flow.paused();
         let (queued, own) = self.carry_out_own(desk, client, queued);
-        let Queued { storage, kind, reads_unnamed_keys, script, .. } = queued;
+        let Queued { storage, kind, unnamed_keys, script, .. } = queued;
         if storage.is_empty() && !watched {
             let mut out = Vec::new();
             replies::array_header(own.len(), &mut out);
@@ -149,7 +149,7 @@ impl Front {
         let command = storage.finish();
         let Some(spec) = commands::find(command.name()) else { return };
         let keys = (1..command.len()).collect();
-        let classified = Classified { spec, kind, keys, reads_unnamed_keys, script };
+        let classified = Classified { spec, kind, keys, unnamed_keys, script };
         let Some(session) = self.sessions.get_mut(client) else { return };
         let kept = match (session.take_caching(), desk.flow.placement()) {
             (true, Some(placement)) => {
@@ -175,11 +175,11 @@ impl Front {
     ) -> (Queued, Vec<(usize, Bytes)>) {
         let is_auth = |own: &Own| matches!(own, Own::Command(command) if words::is(command, 0, "AUTH"));
         let checked = self.sessions.get(client).is_some_and(|session| session.identity.checked);
-        let Queued { storage, mut own, kind, reads_unnamed_keys, script, .. } = queued;
+        let Queued { storage, mut own, kind, unnamed_keys, script, .. } = queued;
         if !checked && !own.iter().any(|(_, own)| is_auth(own)) {
             let answer = |(place, own)| (place, self.own_reply(desk, client, own));
             let replies = own.drain(..).map(answer).collect();
-            return (Queued { storage, kind, reads_unnamed_keys, script, ..Queued::default() }, replies);
+            return (Queued { storage, kind, unnamed_keys, script, ..Queued::default() }, replies);
         }
         let (mut left, mut replies) = (Queued::default(), Vec::new());
         let whole = storage.finish();
