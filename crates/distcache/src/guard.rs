@@ -132,7 +132,7 @@ fn check_marks(config: &Config, seen: &[ServerSeen]) -> anyhow::Result<()> {
 }
 
 fn check_keys(config: &Config, seen: &[ServerSeen], demand: GuardDemand) -> anyhow::Result<()> {
-    let sampled: usize = seen.iter().map(|seen| seen.sampled).sum();
+    let sampled: usize = seen.iter().map(|seen| seen.sample.len()).sum();
     let strays: usize = seen.iter().map(|seen| seen.strays.len()).sum();
     let Some((look, stray)) = seen.iter().find_map(|seen| Some((seen, seen.strays.first()?))) else {
         return Ok(());
@@ -151,9 +151,9 @@ fn check_keys(config: &Config, seen: &[ServerSeen], demand: GuardDemand) -> anyh
         return Ok(());
     }
     Err(KeysElsewhere(format!(
-        "{found}. If DistCache wrote them, its secret or its list of servers was another: bring those back. Otherwise \
-         put it before one server alone (always right) or a Redis Cluster (redis-cluster://), or load the data into \
-         empty servers through the router; placements of twemproxy and others are not known to it"
+        "{found}. If DistCache wrote them, its secret or its list of servers was another: bring those back. If other software \
+         did, write a configuration with its [placement], which `distcache doctor --storage-only` finds out; or put DistCache before \
+         one server alone (always right) or a Redis Cluster (redis-cluster://), or load the data into empty servers through the router"
     ))
     .into())
 }
@@ -185,7 +185,7 @@ mod tests {
             shim: ShimId(0),
             address: "127.0.0.1:6391".parse().expect("an address"),
             keys: sampled as u64,
-            sampled,
+            sample: vec![Bytes::from_static(b"k"); sampled],
             strays: vec![Stray { key: Bytes::from_static(b"k\x01"), home: ShimId(1) }; strays],
             others: others.iter().map(other).collect(),
             other_mark: None,

@@ -23,6 +23,7 @@ mod no_threads;
 mod operations;
 mod outsiders;
 mod pipelines;
+mod placements;
 mod proxy;
 mod pubsub;
 mod ranges;

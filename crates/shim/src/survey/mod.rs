@@ -33,7 +33,8 @@ pub struct ServerSeen {
     pub shim: ShimId,
     pub address: Address,
     pub keys: u64,
-    pub sampled: usize,
+    /// Some of its keys, at random.
+    pub sample: Vec<Bytes>,
     pub strays: Vec<Stray>,
     pub others: Vec<Other>,
     /// What it holds that this configuration would look for elsewhere, as its mark says.
@@ -85,7 +86,7 @@ pub fn survey(
         look.first(answers, part.as_ref());
     }
     let placement = config.placement(config.map()).map_err(io::Error::other)?;
-    if matches!(placement.map().sharding, Sharding::Ring) && config.shims.len() > 1 {
+    if placement.map().sharding != Sharding::Slots && config.shims.len() > 1 {
         for (look, answers) in ask_all(&mut looks, patience, |look| draws(look.seen.keys))? {
             look.judge(answers, &placement);
         }
@@ -120,7 +121,7 @@ impl Look {
             shim,
             address,
             keys: 0,
-            sampled: 0,
+            sample: Vec::new(),
             strays: Vec::new(),
             others: Vec::new(),
             other_mark: None,
@@ -171,8 +172,8 @@ impl Look {
         if let Some(refusal) = refusal.filter(|_| keys.is_empty()) {
             return self.seen.trouble = Some(format!("RANDOMKEY: {refusal}"));
         }
-        self.seen.sampled = keys.len();
-        for key in keys {
+        self.seen.sample = keys.into_iter().cloned().collect();
+        for key in &self.seen.sample {
             let home = placement.shim(&placement.key(0, key.clone()));
             if home != self.seen.shim {
                 self.seen.strays.push(Stray { key: key.clone(), home });

@@ -3,6 +3,7 @@
 
 mod finding;
 mod members;
+mod placement;
 mod redis;
 mod storage;
 mod store;
@@ -17,8 +18,8 @@ use lab::terminal::{BadInput, print};
 
 /// Check the living storage and members of a configuration, and say what to do about what is wrong
 ///
-/// Looks at every storage server (version, role, permissions that fencing needs, eviction, persistence, clock, TLS) and at
-/// every link of every member, as they are reached from this machine. Exit code 1 if something is wrong; warnings are none.
+/// Looks at every storage server (version, role, permissions that fencing needs, eviction, persistence, clock, TLS), at
+/// whether a sample of keys lies where it is looked for and which `[placement]` fits if not, and at every link of every member, as they are reached from this machine. Exit code 1 if something is wrong; warnings are none.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]
@@ -62,6 +63,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<()> {
         }
     }
     storage::check(&config, &certificates, patience, &mut findings)?;
+    placement::check(&config, &certificates, patience, &mut findings)?;
     if !arguments.storage_only {
         members::check(&config, &certificates, patience, &mut findings)?;
     }
