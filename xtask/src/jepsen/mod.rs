@@ -332,7 +332,11 @@ impl JepsenRound<'_> {
             objects_max: 500,
             node_rate_max: if hot { HOT_RATE_MAX } else { 0 },
             cluster_lines: format!("lease_ms = {lease_ms}\nrouting = {routing:?}"),
-            controller_lines: "member_lease_ms = 1000\ngrace_ms = 200".to_owned(),
+            // etcd has no leases below two seconds.
+            controller_lines: format!(
+                "member_lease_ms = {}\ngrace_ms = 200",
+                if rolling { 2000 } else { 1000 }
+            ),
             // A key is hot at once, and comes back soon after too many writes.
             tables: format!(
                 "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n[security]\ninsecure_listen = true\n\
