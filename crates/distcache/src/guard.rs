@@ -70,6 +70,9 @@ pub(crate) fn check(
         if let Some(trouble) = &look.trouble {
             tracing::warn!(server = %look.address, trouble, "cannot look whether its keys lie where they are looked for");
         }
+        if let Some(untold) = &look.others_untold {
+            tracing::warn!(server = %look.address, untold, "cannot look whether another DistCache is connected");
+        }
     }
     check_marks(config, &seen)?;
     check_keys(config, &seen, demand)?;
@@ -184,10 +187,11 @@ mod tests {
         ServerSeen {
             shim: ShimId(0),
             address: "127.0.0.1:6391".parse().expect("an address"),
-            keys: sampled as u64,
+            keys: Some(sampled as u64),
             sample: vec![Bytes::from_static(b"k"); sampled],
             strays: vec![Stray { key: Bytes::from_static(b"k\x01"), home: ShimId(1) }; strays],
             others: others.iter().map(other).collect(),
+            others_untold: None,
             other_mark: None,
             has_answered: true,
             trouble: None,

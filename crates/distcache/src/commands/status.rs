@@ -119,7 +119,13 @@ fn foreign_writers(status: &ClusterStatus) -> Option<String> {
         });
         let evicts = shim.eviction.as_ref();
         let evicts = evicts.map(|policy| format!("the storage of {} evicts ({policy}){refused}", shim.id));
-        others.into_iter().chain(evicts)
+        let unfenced = (shim.statistics.storage_unfenced > 0).then(|| {
+            format!(
+                "the storage of {} refuses what would fence earlier processes off: they are followed like others who write",
+                shim.id
+            )
+        });
+        others.into_iter().chain(evicts).chain(unfenced)
     });
     let told: Vec<String> = told.collect();
     (!told.is_empty()).then(|| told.join("\n"))

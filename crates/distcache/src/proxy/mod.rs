@@ -206,6 +206,12 @@ fn tell(plan: &ProxyPlan, state: &ProxyState, config: &Config, seen: &[ServerSee
         if let Some(trouble) = &seen.trouble {
             say(&format!("note     {} could not be looked at: {trouble}", seen.address));
         }
+        if let Some(untold) = &seen.others_untold {
+            say(&format!(
+                "note     whether another DistCache is connected to {} is unknown: {untold}",
+                seen.address
+            ));
+        }
     }
 }
 

@@ -219,6 +219,8 @@ impl Shards {
                 self.members.insert(*server, number);
                 traits.hash_field_expiry |= own.hash_field_expiry;
                 traits.tracks_reads &= own.tracks_reads;
+                traits.short_leases |= own.short_leases;
+                traits.unfenced |= own.unfenced;
             }
         }
         traits

@@ -122,6 +122,11 @@ impl Shim {
         waits.max().unwrap_or_default()
     }
 
+    /// Whether storage lets earlier incarnations write.
+    pub(super) fn is_unfenced(&self) -> bool {
+        matches!(&self.storage, StorageState::Up { traits } if traits.unfenced)
+    }
+
     /// All that decides what this shim will do, in an order that does not depend on how it came about and with times
     /// relative to `now`. Left out: heat, hints, the limit of storage, the read feed, what storage has been asked (see `ticket_fingerprint`), and when an
     /// INV or a proof was sent last, which only tells when it is sent again.

@@ -95,6 +95,9 @@ statistics! {
             DistCache's; before memcached, that were there after a change by others", "any: [who they are](security.md#others-who-write) is in `distcache status`"),
         storage_evicts: gauge("0 or 1", "Storage drops keys by itself when it is full",
             "1: `CONFIG SET maxmemory-policy noeviction`, or copies of what it drops are served for a moment"),
+        storage_unfenced: gauge("0 or 1", "Storage refuses what keeps earlier processes and their lost connections from writing to it",
+            "1: mode `bounded` follows what they write like what others write ([managed servers](managed.md)); \
+             `distcache doctor` says what is refused"),
         forgotten_reads: counter("keys", "Keys with copies that storage reported because it remembers no more of them",
             "a steady rate: raise `tracking-table-max-keys` at the Redis server"),
         read_feed_losses: counter("times", "Times that storage ceased to report changes of keys with copies",
@@ -159,6 +162,7 @@ impl Shim {
             hold_milliseconds: self.hold(now).as_millis() as u64,
             foreign_connections: self.foreign_writers().connections.len() as u64,
             storage_evicts: u64::from(self.foreign_writers().eviction.is_some()),
+            storage_unfenced: u64::from(self.is_unfenced()),
             observed_keys: self.observed() as u64,
             tracked_keys: self.tracked() as u64,
             quarantined: self.quarantined.len() as u64,

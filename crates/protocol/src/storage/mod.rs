@@ -161,6 +161,8 @@ pub struct StorageTraits {
     pub many_servers: bool,
     /// Nothing is kept there of how long leases may be, so that they have to be short.
     pub short_leases: bool,
+    /// It does not let earlier incarnations be kept from writing, which are followed as others are.
+    pub unfenced: bool,
     /// A read on a shared connection behind CLIENT CACHING YES is tracked while the read feed is open: the next change of its
     /// key is reported there, but for one by a command on the same connection.
     pub tracks_reads: bool,

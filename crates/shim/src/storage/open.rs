@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use config::{Config, RedisServers, RedisStorage, ShimPlace, StorageConfig};
+use config::{Config, Mode, RedisServers, RedisStorage, ShimPlace, StorageConfig};
 use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
 use protocol::storage::durable::StoreLife;
 use protocol::storage::memcached::{Memcached, MemcachedSettings};
 use protocol::storage::network::Endpoint;
-use protocol::storage::redis::{LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceDemand, LeaseRecord, Redis, RedisSettings};
 use protocol::storage::redis_cluster::{RedisCluster, RedisClusterSettings};
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use runtime::clock;
@@ -83,6 +83,10 @@ fn open_redis(
         user: redis.login.user.clone(),
         password: redis.login.password.as_ref().map(|password| password.0.clone()),
         fence: config.fence(shim),
+        fence_demand: match config.cluster.mode {
+            Mode::Strict => FenceDemand::Always,
+            Mode::Bounded => FenceDemand::WherePossible,
+        },
         mark: config.marked_part(shim),
         adopts: config.adopts,
         lease_record: lease_record(config),

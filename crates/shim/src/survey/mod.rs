@@ -32,11 +32,14 @@ pub struct ServerSeen {
     /// The one in front of it; of a Redis Cluster's servers the first.
     pub shim: ShimId,
     pub address: Address,
-    pub keys: u64,
+    /// Unless it does not tell.
+    pub keys: Option<u64>,
     /// Some of its keys, at random.
     pub sample: Vec<Bytes>,
     pub strays: Vec<Stray>,
     pub others: Vec<Other>,
+    /// Why it is unknown who else is connected, if so.
+    pub others_untold: Option<String>,
     /// What it holds that this configuration would look for elsewhere, as its mark says.
     pub other_mark: Option<String>,
     /// It was there and said something.
@@ -120,10 +123,11 @@ impl Look {
         let seen = ServerSeen {
             shim,
             address,
-            keys: 0,
+            keys: None,
             sample: Vec::new(),
             strays: Vec::new(),
             others: Vec::new(),
+            others_untold: None,
             other_mark: None,
             has_answered: false,
             trouble,
@@ -135,24 +139,26 @@ impl Look {
         self.seen.has_answered = answers.is_ok();
         let answers = match answers.as_deref() {
             Ok([clients, keyspace, mark]) => {
-                self.seen.other_mark = part.and_then(|part| part.check(mark, &text(keyspace)).err());
-                [("CLIENT LIST", clients.clone()), ("INFO", keyspace.clone())]
+                self.seen.other_mark = part.and_then(|part| part.check(mark, keyspace).err());
+                [clients, keyspace]
             }
             Ok(_) => return,
             Err(trouble) => return self.seen.trouble = Some(trouble.clone()),
         };
-        for (asked, answer) in answers {
-            match (answer, asked) {
-                (Value::Error(error), _) => {
-                    let error = String::from_utf8_lossy(&error).into_owned();
-                    self.seen.trouble = Some(format!("{asked}: {error}"));
-                }
-                (answer, "INFO") => {
-                    self.seen.keys = keys(&text(&answer));
-                }
-                (answer, _) => self.seen.others = others(&text(&answer)),
+        let [clients, keyspace] = answers;
+        match (clients, keyspace) {
+            // Whatever is asked is answered so.
+            (Value::Error(error), Value::Error(same)) if error == same => {
+                self.seen.trouble = Some(String::from_utf8_lossy(error).into_owned());
             }
+            (Value::Error(error), _) => {
+                let error = String::from_utf8_lossy(error);
+                self.seen.others_untold =
+                    Some(format!("CLIENT LIST: {}", error.split(", with args").next().unwrap_or_default()));
+            }
+            (clients, _) => self.seen.others = others(&text(clients)),
         }
+        self.seen.keys = keyspace.bytes().map(|_| keys(&text(keyspace)));
     }
 
     fn judge(&mut self, answers: SurveyAnswers, placement: &Placement) {
@@ -182,8 +188,8 @@ impl Look {
     }
 }
 
-fn draws(keys: u64) -> Vec<Command> {
-    vec![Command::from_args(&["RANDOMKEY"]); if keys > 0 { SAMPLES } else { 0 }]
+fn draws(keys: Option<u64>) -> Vec<Command> {
+    vec![Command::from_args(&["RANDOMKEY"]); if keys == Some(0) { 0 } else { SAMPLES }]
 }
 
 fn text(value: &Value) -> String {
@@ -325,7 +331,7 @@ mod tests {
     fn a_database_with_keys_is_sampled() {
         assert_eq!(keys("# Keyspace\r\ndb0:keys=12,expires=0,avg_ttl=0\r\ndb11:keys=3,expires=3\r\n"), 12);
         assert_eq!(keys("# Keyspace\r\ndb11:keys=3,expires=3\r\n"), 0);
-        assert_eq!((draws(0).len(), draws(1).len()), (0, SAMPLES));
+        assert_eq!([Some(0), Some(1), None].map(|keys| draws(keys).len()), [0, SAMPLES, SAMPLES]);
     }
 
     #[test]

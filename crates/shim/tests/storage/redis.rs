@@ -6,7 +6,7 @@ use bytes::Bytes;
 use config::Address;
 use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
 use protocol::storage::network::{Endpoint, StorageInput};
-use protocol::storage::redis::{FenceName, LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceDemand, FenceName, LeaseRecord, Redis, RedisSettings};
 use protocol::storage::{CommandControl, Lane, MarkedPart, Reach, StorageEvent, Store};
 use protocol::time::Time;
 use runtime::reactor::{Driver, Event, Io, Reactor};
@@ -222,6 +222,7 @@ pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
         user: None,
         password: None,
         fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        fence_demand: FenceDemand::Always,
         mark: Some(part),
         adopts: false,
         lease_record: LeaseRecord { wait: WAIT, limits: LeaseLimits::default(), is_first: true },

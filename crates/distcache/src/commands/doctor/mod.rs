@@ -3,6 +3,7 @@
 
 mod finding;
 mod members;
+mod modes;
 mod placement;
 mod redis;
 mod storage;
@@ -18,8 +19,9 @@ use lab::terminal::{BadInput, print};
 
 /// Check the living storage and members of a configuration, and say what to do about what is wrong
 ///
-/// Looks at every storage server (version, role, permissions that fencing needs, eviction, persistence, clock, TLS), at
-/// whether a sample of keys lies where it is looked for and which `[placement]` fits if not, and at every link of every member, as they are reached from this machine. Exit code 1 if something is wrong; warnings are none.
+/// Looks at every storage server (version, role, which mode its permissions allow, eviction, persistence, clock, TLS), at
+/// whether a sample of keys lies where it is looked for and which `[placement]` fits if not, and at every link of every member, as they
+/// are reached from this machine. Exit code 1 if something is wrong; warnings are none.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct DoctorArguments {
     #[command(flatten)]

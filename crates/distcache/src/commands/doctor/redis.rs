@@ -5,12 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use config::{Address, Config, Login, Mode};
 use protocol::storage::redis::MarkSeen;
 use protocol::storage::redis::clients::{self, foreign_connections};
-use protocol::storage::redis::server::{eviction, field, traits};
+use protocol::storage::redis::server::{Greeting, eviction, field, traits};
 use protocol::storage::{MarkedPart, REMEDY};
 use runtime::tls::Dialer;
 use wire::resp::{Command, Value};
 
 use super::finding::DoctorFindings;
+use super::modes::{Refusals, fence_refusals, refusal};
 use super::talk::{ProbeAnswer, ProbeProtocol, ProbeQuestion};
 
 /// Clocks that are further apart than this make times in logs and in EXPIREAT hard to follow.
@@ -30,7 +31,7 @@ pub(super) struct ExaminedServer {
 }
 
 /// In the order of the replies.
-const ASKED: [&[&str]; 13] = [
+const ASKED: [&[&str]; 14] = [
     &["INFO", "server"],
     &["INFO", "replication"],
     &["INFO", "memory"],
@@ -38,6 +39,7 @@ const ASKED: [&[&str]; 13] = [
     &["TIME"],
     &["ACL", "WHOAMI"],
     &["ACL", "LIST"],
+    &["ACL", "USERS"],
     // What fences need: nobody has these.
     &["CLIENT", "KILL", "ID", "9223372036854775807"],
     &["ACL", "DELUSER", NOBODY],
@@ -46,6 +48,23 @@ const ASKED: [&[&str]; 13] = [
     clients::QUESTION,
     &["CONFIG", "GET", "replica-read-only"],
 ];
+
+/// What a shim does on the connection that tells of changes; of keys that nobody has.
+const FEED: [&[&str]; 3] = [
+    &["HELLO", "3"],
+    &["CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", "distcache-doctor:"],
+    &["CLIENT", "TRACKING", "OFF"],
+];
+
+/// What is known of a server so far.
+pub(super) struct Examined<'a> {
+    pub(super) server: &'a ExaminedServer,
+    /// Its `INFO server`.
+    info: Value,
+    user: String,
+    pub(super) may_delete: bool,
+    refusals: Refusals,
+}
 
 impl ExaminedServer {
     fn question(&self, commands: &[&[&str]]) -> ProbeQuestion {
@@ -64,60 +83,67 @@ impl ExaminedServer {
         self.question(&[&["ACL", "SETUSER", NOBODY, "reset"], &["ACL", "DELUSER", NOBODY]])
     }
 
-    /// What the first answer says, and whether the second question may be asked.
+    /// How a shim follows changes there, as far as nothing comes of it.
+    pub(super) fn feed_question(&self) -> ProbeQuestion {
+        let nodes: &[&[&str]] = if self.cluster_mode { &[&["CLUSTER", "NODES"]] } else { &[] };
+        self.question(&[&FEED[..], nodes].concat())
+    }
+
+    /// What the first answer says; none if the server cannot be asked.
     pub(super) fn judge(
         &self,
         config: &Config,
         answer: Result<ProbeAnswer, String>,
         findings: &mut DoctorFindings,
-    ) -> bool {
+    ) -> Option<Examined<'_>> {
         let values = match self.values(answer, ASKED.len()) {
             Ok(values) => values,
             Err(what) => {
                 let what = format!("cannot be used: {what}");
                 findings.wrong(&self.subject, &what, &advice(&what));
-                return false;
+                return None;
             }
         };
+        let Ok(values) = <[Value; ASKED.len()]>::try_from(values) else { return None };
         let [
-            server,
+            info,
             replication,
             memory,
             persistence,
             time,
             whoami,
             list,
+            users,
             kill,
             delete,
             mark,
             keyspace,
             clients,
             read_only,
-        ] = &values[..]
-        else {
-            return false;
+        ] = values;
+        let can_set = refusal("CONFIG", &read_only).is_none();
+        self.judge_role(&text(&replication), findings);
+        self.judge_memory(config, &memory, can_set, findings);
+        self.judge_writers(config, &text(&clients), findings);
+        self.judge_demotion(&read_only, findings);
+        self.judge_persistence(&persistence, can_set, findings);
+        self.judge_clock(&time, findings);
+        self.judge_mark(&mark, &keyspace, findings);
+        let user = match text(&whoami) {
+            told if !told.is_empty() => told,
+            _ => self.login.user.clone().unwrap_or_else(|| "default".to_owned()),
         };
-        self.judge_server(&text(server), findings);
-        self.judge_role(&text(replication), findings);
-        self.judge_memory(config, &text(memory), findings);
-        self.judge_writers(config, &text(clients), findings);
-        self.judge_demotion(read_only, findings);
-        self.judge_persistence(&text(persistence), findings);
-        self.judge_clock(time, findings);
-        self.judge_mark(mark, &text(keyspace), findings);
-        let user = text(whoami);
-        self.judge_rules(&user, list, findings);
-        let fences = [("CLIENT KILL", kill), ("ACL DELUSER", delete)];
-        let may: Vec<bool> =
-            fences.iter().map(|(name, value)| self.may(name, value, &user, findings)).collect();
-        may[1]
-    }
-
-    pub(super) fn judge_second(&self, answer: Result<ProbeAnswer, String>, findings: &mut DoctorFindings) {
-        match self.values(answer, 2) {
-            Ok(values) => drop(self.may("ACL SETUSER", &values[0], "this", findings)),
-            Err(what) => findings.wrong(&self.subject, &what, &advice(&what)),
-        }
+        self.judge_rules(&user, &list, findings);
+        let fences = [
+            ("ACL WHOAMI", &whoami),
+            ("ACL LIST", &list),
+            ("ACL USERS", &users),
+            ("ACL DELUSER", &delete),
+            ("CLIENT KILL", &kill),
+        ];
+        let refusals = Refusals { fence: fence_refusals(&info, &fences), ..Refusals::default() };
+        let may_delete = refusal("ACL DELUSER", &delete).is_none();
+        Some(Examined { server: self, info, user, may_delete, refusals })
     }
 
     /// The replies without that of AUTH, which must be good. Other replies may be errors.
@@ -132,19 +158,10 @@ impl ExaminedServer {
         }
         // Without a password where one is needed every reply is the same error.
         match values.first() {
-            Some(Value::Error(error)) => Err(String::from_utf8_lossy(error).into_owned()),
-            _ => Ok(values),
-        }
-    }
-
-    fn judge_server(&self, info: &str, findings: &mut DoctorFindings) {
-        let name = if field(info, "valkey_version").is_some() { "Valkey" } else { "Redis" };
-        let version = field(info, "valkey_version").or(field(info, "redis_version")).unwrap_or("unknown");
-        match traits(info, self.cluster_mode) {
-            Ok(_) => findings.good(&self.subject, &format!("{name} {version}")),
-            Err(what) => {
-                findings.wrong(&self.subject, &what, "use another server, or change the storage URL")
+            Some(Value::Error(error)) if values.iter().all(|value| *value == values[0]) => {
+                Err(String::from_utf8_lossy(error).into_owned())
             }
+            _ => Ok(values),
         }
     }
 
@@ -183,48 +200,59 @@ impl ExaminedServer {
         }
     }
 
-    fn judge_memory(&self, config: &Config, info: &str, findings: &mut DoctorFindings) {
-        let policy = field(info, "maxmemory_policy").unwrap_or("noeviction");
-        match (policy, eviction(info).is_some()) {
+    fn judge_memory(&self, config: &Config, memory: &Value, can_set: bool, findings: &mut DoctorFindings) {
+        let info = text(memory);
+        let set = setting("maxmemory-policy noeviction", can_set);
+        let Some(policy) = field(&info, "maxmemory_policy") else {
+            let why = refusal("INFO", memory).unwrap_or_else(|| "INFO memory does not say it".to_owned());
+            let what = format!("whether it evicts keys is unknown: {why}");
+            return findings.doubt(&self.subject, &what, &set);
+        };
+        match (policy, eviction(&info).is_some()) {
             ("noeviction", _) => {
                 findings.good(&self.subject, "evicts nothing (maxmemory-policy noeviction)");
             }
             (policy, false) => findings.doubt(
                 &self.subject,
                 &format!("maxmemory-policy is {policy}; it evicts nothing only because maxmemory is 0"),
-                "CONFIG SET maxmemory-policy noeviction",
+                &set,
             ),
             (policy, true) if config.cluster.mode == Mode::Strict => findings.wrong(
                 &self.subject,
                 &format!(
                     "maxmemory-policy is {policy}: keys that are evicted may still be served from copies"
                 ),
-                "CONFIG SET maxmemory-policy noeviction, or mode = \"bounded\" in [cluster]",
+                &format!("{set}, or mode = \"bounded\" in [cluster]"),
             ),
             (policy, true) => findings.doubt(
                 &self.subject,
                 &format!(
                     "maxmemory-policy is {policy}: keys that DistCache caches are not read here and go first"
                 ),
-                "CONFIG SET maxmemory-policy noeviction",
+                &set,
             ),
         }
     }
 
-    fn judge_persistence(&self, info: &str, findings: &mut DoctorFindings) {
-        let is = |name, value| field(info, name) == Some(value);
+    fn judge_persistence(&self, persistence: &Value, can_set: bool, findings: &mut DoctorFindings) {
+        let info = text(persistence);
+        let is = |name, value| field(&info, name) == Some(value);
         if is("rdb_last_bgsave_status", "err") || is("aof_last_write_status", "err") {
             let what =
                 "the last snapshot or append to disk has failed: the server refuses writes or loses them";
             findings.wrong(&self.subject, what, "look into the server's log; often its disk is full");
         }
-        match is("aof_enabled", "1") {
-            true => findings.good(&self.subject, "keeps an append-only file"),
-            false => findings.doubt(
+        let set = format!("{}, unless the data may be lost", setting("appendonly yes", can_set));
+        match field(&info, "aof_enabled") {
+            Some("1") => findings.good(&self.subject, "keeps an append-only file"),
+            Some(_) => findings.doubt(
                 &self.subject,
                 "keeps no append-only file: a restart loses the writes since the last snapshot, or all",
-                "CONFIG SET appendonly yes, unless the data may be lost",
+                &set,
             ),
+            None => {
+                findings.doubt(&self.subject, "whether it keeps an append-only file is unknown", &set);
+            }
         }
     }
 
@@ -242,7 +270,7 @@ impl ExaminedServer {
         }
     }
 
-    fn judge_mark(&self, mark: &Value, keyspace: &str, findings: &mut DoctorFindings) {
+    fn judge_mark(&self, mark: &Value, keyspace: &Value, findings: &mut DoctorFindings) {
         let Some(part) = &self.part else { return };
         match part.check(mark, keyspace) {
             Ok(MarkSeen::Fits) => {
@@ -261,11 +289,7 @@ impl ExaminedServer {
 
     /// A shim's own user has the rules of this one, so that what it may not do clients cannot do either.
     fn judge_rules(&self, user: &str, list: &Value, findings: &mut DoctorFindings) {
-        if let Value::Error(error) = list {
-            let what = format!("user {user:?} may not run ACL LIST: {}", String::from_utf8_lossy(error));
-            return findings.wrong(&self.subject, &what, &grant(user));
-        }
-        let lines = list.elements().unwrap_or_default();
+        let Some(lines) = list.elements() else { return };
         let own =
             lines.iter().map(text).find(|line| line.split(' ').nth(1) == Some(user)).unwrap_or_default();
         let has = |rules: &[&str]| own.split(' ').any(|word| rules.contains(&word));
@@ -275,22 +299,52 @@ impl ExaminedServer {
             findings.doubt(&self.subject, &what, &grant(user));
         }
     }
+}
 
-    /// Whether a command that fencing needs was allowed.
-    fn may(&self, name: &str, reply: &Value, user: &str, findings: &mut DoctorFindings) -> bool {
-        let Value::Error(error) = reply else {
-            findings.good(&self.subject, &format!("{name} is allowed (fencing needs it)"));
-            return true;
-        };
-        let error = String::from_utf8_lossy(error);
-        // There is no such client, and that is what it says.
-        if error.contains("No such client") {
-            findings.good(&self.subject, &format!("{name} is allowed (fencing needs it)"));
-            return true;
+impl Examined<'_> {
+    /// What the server lets a shim make of users.
+    pub(super) fn judge_users(&mut self, answer: Result<ProbeAnswer, String>) {
+        match self.server.values(answer, 2) {
+            Ok(values) => self.refusals.fence.extend(refusal("ACL SETUSER", &values[0])),
+            Err(what) => self.refusals.fence.push(format!("ACL SETUSER ({what})")),
         }
-        let what = format!("{name} is not allowed, which fencing needs: {error}");
-        findings.wrong(&self.subject, &what, &grant(user));
-        false
+    }
+
+    /// What kind of server it is, whether changes can be followed there, and what follows from all that was asked.
+    pub(super) fn judge_feed(
+        mut self,
+        config: &Config,
+        answer: Result<ProbeAnswer, String>,
+        findings: &mut DoctorFindings,
+    ) {
+        let subject = &self.server.subject;
+        let values = match self.server.values(answer, FEED.len() + usize::from(self.server.cluster_mode)) {
+            Ok(values) => values,
+            Err(what) => return findings.wrong(subject, &what, &advice(&what)),
+        };
+        let [hello, tracking, _, nodes @ ..] = &values[..] else { return };
+        self.refusals.hear_feed(hello, tracking);
+        self.refusals.always.extend(nodes.first().and_then(|nodes| refusal("CLUSTER NODES", nodes)));
+        let greeting = Greeting::read(hello);
+        let greeted = greeting.as_ref().map(Greeting::info);
+        let info = self.info.bytes().map(|_| text(&self.info)).or(greeted).unwrap_or_default();
+        let name = if field(&info, "valkey_version").is_some() { "Valkey" } else { "Redis" };
+        let version = field(&info, "valkey_version").or(field(&info, "redis_version")).unwrap_or("unknown");
+        match traits(&info, self.server.cluster_mode) {
+            Ok(_) => findings.good(subject, &format!("{name} {version}")),
+            Err(what) => {
+                return findings.wrong(subject, &what, "use another server, or change the storage URL");
+            }
+        }
+        self.refusals.judge(config, subject, &grant(&self.user), findings);
+    }
+}
+
+/// How a parameter of the server is set.
+fn setting(what: &str, can_set: bool) -> String {
+    match can_set {
+        true => format!("CONFIG SET {what}"),
+        false => format!("set {what} where its provider has such parameters"),
     }
 }
 

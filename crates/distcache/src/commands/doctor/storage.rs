@@ -103,15 +103,18 @@ fn check_redis(
     findings: &mut DoctorFindings,
 ) -> std::io::Result<()> {
     let answers = ask(servers.iter().map(ExaminedServer::first_question).collect(), patience)?;
-    let mut second = Vec::new();
+    let mut examined = Vec::new();
     for (server, answer) in servers.iter().zip(answers) {
-        if server.judge(config, answer, findings) {
-            second.push(server);
-        }
+        examined.extend(server.judge(config, answer, findings));
     }
-    let answers = ask(second.iter().map(|server| server.second_question()).collect(), patience)?;
-    for (server, answer) in second.into_iter().zip(answers) {
-        server.judge_second(answer, findings);
+    let mut makers: Vec<_> = examined.iter_mut().filter(|one| one.may_delete).collect();
+    let answers = ask(makers.iter().map(|one| one.server.second_question()).collect(), patience)?;
+    for (one, answer) in makers.iter_mut().zip(answers) {
+        one.judge_users(answer);
+    }
+    let answers = ask(examined.iter().map(|one| one.server.feed_question()).collect(), patience)?;
+    for (one, answer) in examined.into_iter().zip(answers) {
+        one.judge_feed(config, answer, findings);
     }
     Ok(())
 }

@@ -74,6 +74,8 @@ pub(super) enum Fault {
 
 pub(super) struct Line {
     resp3: bool,
+    /// It is the incarnation's own user, which goes when another one comes.
+    has_user: bool,
     /// What pushes are for, if for anything.
     listens: Option<Listens>,
     phase: Phase,
@@ -101,18 +103,14 @@ pub(super) struct Line {
 impl Line {
     pub(super) fn new(now: Time, resp3: bool, incarnation: &Incarnation, out: &mut Vec<u8>) -> Line {
         let version = if resp3 { "3" } else { "2" };
-        let hello = Command::from_args(&[
-            "HELLO",
-            version,
-            "AUTH",
-            &incarnation.user,
-            &incarnation.password,
-            "SETNAME",
-            "distcache-shim",
-        ]);
+        let login = incarnation.password.iter().flat_map(|password| ["AUTH", &incarnation.user, password]);
+        let hello: Vec<&str> =
+            ["HELLO", version].into_iter().chain(login).chain(["SETNAME", "distcache-shim"]).collect();
+        let hello = Command::from_args(&hello);
         out.extend_from_slice(hello.frame());
         Line {
             resp3,
+            has_user: incarnation.has_user,
             listens: None,
             phase: Phase::Greeting,
             client: None,
@@ -416,12 +414,17 @@ impl Line {
     fn not_greeted(&mut self, now: Time, error: &str) -> Result<(), Fault> {
         let code = error.split(' ').next().unwrap_or_default();
         match code {
-            "WRONGPASS" | "NOAUTH" => Err(Fault::UserGone),
+            "WRONGPASS" | "NOAUTH" if self.has_user => Err(Fault::UserGone),
             "BUSY" | "LOADING" | "MASTERDOWN" if self.phase == Phase::Probing => {
                 self.phase = Phase::Resting { until: now.after(PROBE_INTERVAL) };
                 Ok(())
             }
-            "NOPERM" => Err(Fault::Refused(format!("PING: {error}: give the storage user +ping"))),
+            "NOPERM" if self.phase == Phase::Probing => {
+                Err(Fault::Refused(format!("PING: {error}: give the storage user +ping")))
+            }
+            "NOPERM" | "WRONGPASS" | "NOAUTH" => {
+                Err(Fault::Refused(format!("HELLO: {error}: give the storage user +hello")))
+            }
             _ => Err(Fault::Broken(error.to_owned())),
         }
     }

@@ -40,8 +40,8 @@ pub(super) struct ServerMark {
     part: MarkedPart,
     /// Seconds on the server's clock, and when they were told.
     clock: Option<(u64, Time)>,
-    /// What `INFO keyspace` said.
-    keyspace: String,
+    /// What `INFO keyspace` said, if anything.
+    keyspace: Value,
     found: Option<Mark>,
     /// For which incarnation it was written, when, and what.
     written: Option<(u64, Time, Duration)>,
@@ -57,11 +57,13 @@ impl MarkedPart {
 
     /// Whether a server that answers this may be used for this part. One that has no functions, or does not let them be listed, has
     /// no mark; one that has no keys, as `INFO keyspace` says, holds nothing. The error says what it holds instead.
-    pub fn check(&self, list: &Value, keyspace: &str) -> Result<MarkSeen, String> {
+    pub fn check(&self, list: &Value, keyspace: &Value) -> Result<MarkSeen, String> {
         let Some(code) = code(list) else {
             return Ok(if matches!(list, Value::Error(_)) { MarkSeen::Untold } else { MarkSeen::Absent });
         };
-        if !keyspace.contains(":keys=") {
+        // One that does not tell whether it has keys has some.
+        let is_empty = |info: &Bytes| !String::from_utf8_lossy(info).contains(":keys=");
+        if keyspace.bytes().is_some_and(is_empty) {
             return Ok(MarkSeen::Absent);
         }
         let Some(mark) = Mark::parse(&String::from_utf8_lossy(&code)) else {
@@ -109,7 +111,7 @@ impl ServerMark {
         ServerMark {
             part,
             clock: None,
-            keyspace: String::new(),
+            keyspace: Value::Null,
             found: None,
             written: None,
             is_asked: false,
@@ -123,8 +125,18 @@ impl ServerMark {
         self.clock = micros.map(|micros| (micros / 1_000_000, now));
     }
 
-    pub(super) fn hear_keyspace(&mut self, info: String) {
+    /// The same from TIME.
+    pub(super) fn hear_time(&mut self, now: Time, seconds: u64) {
+        self.clock = Some((seconds, now));
+    }
+
+    pub(super) fn hear_keyspace(&mut self, info: Value) {
         self.keyspace = info;
+    }
+
+    /// Whether the server had one that can be read.
+    pub(super) fn is_found(&self) -> bool {
+        self.found.is_some()
     }
 
     /// Takes the answer to the question for it. The error says why the server must not be used, unless somebody `adopts` it.
@@ -216,9 +228,13 @@ mod tests {
         }
     }
 
+    fn keyspace(info: &'static str) -> Value {
+        Value::Bulk(Bytes::from_static(info.as_bytes()))
+    }
+
     fn keeper(part: MarkedPart) -> ServerMark {
         let mut mark = ServerMark::new(part);
-        mark.hear_keyspace("# Keyspace\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n".to_owned());
+        mark.hear_keyspace(keyspace("# Keyspace\r\ndb3:keys=1,expires=0,avg_ttl=0\r\n"));
         mark
     }
 
@@ -287,12 +303,17 @@ mod tests {
         );
         assert_eq!(own.found(&Value::Array(vec![]), false), Ok(()));
         assert_eq!(own.found(&Value::Error(Bytes::from_static(b"ERR unknown command")), false), Ok(()));
-        own.hear_keyspace("# Keyspace\r\n".to_owned());
+        own.hear_keyspace(keyspace("# Keyspace\r\n"));
         assert_eq!(own.found(&mark(part("2f", &TWO, "shim-2")), false), Ok(()), "it is empty");
         assert_eq!(
             own.earlier(Time(0), true).recorded,
             Duration::from_millis(203),
             "copies of what it had may be there"
+        );
+        own.hear_keyspace(Value::Error(Bytes::from_static(b"NOPERM no")));
+        assert!(
+            own.found(&mark(part("2f", &TWO, "shim-2")), false).is_err(),
+            "nobody knows whether it is empty"
         );
         // One server alone has all keys.
         let mut alone = keeper(part("1f", &["a"], "a"));

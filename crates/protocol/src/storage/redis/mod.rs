@@ -36,7 +36,7 @@ use line::{Fault, Line, Listens};
 use listener::Listener;
 pub use mark::MarkSeen;
 use mark::ServerMark;
-pub use settings::{LeaseRecord, RedisSettings};
+pub use settings::{FenceDemand, LeaseRecord, RedisSettings};
 use takeover::{Takeover, Trouble};
 
 /// Pinned connections that are kept for the next blocking command.
@@ -465,8 +465,14 @@ impl Redis {
         if marked && !self.health.is_up() {
             self.up_since = step.now;
             self.stands_by = false;
-            if self.governed.replace(number).is_none() {
+            let before = self.governed.replace(number);
+            if before.is_none() {
                 self.tell_of_waiting(step, earlier);
+            }
+            if before != Some(number)
+                && let Some(text) = self.admin.takeover.lacks()
+            {
+                self.health.note(NoteLevel::Warning, &text, step.events);
             }
             self.health.rise(number, traits, earlier, step.events);
         }

@@ -1,5 +1,7 @@
 //! What INFO says about a storage server: who it is, whether it will do. Not what is done about it.
 
+use wire::resp::Value;
+
 use crate::storage::StorageTraits;
 
 /// One storage state. Another value of either id means that what was known of its data is void.
@@ -69,6 +71,45 @@ pub fn traits(info: &str, cluster_mode: bool) -> Result<StorageTraits, String> {
     Ok(StorageTraits { hash_field_expiry, tracks_reads: true, ..StorageTraits::default() })
 }
 
+/// What HELLO says of a server: less than INFO, and allowed to everybody.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Greeting {
+    server: String,
+    pub version: String,
+    mode: String,
+    pub is_primary: bool,
+}
+
+impl Greeting {
+    /// From its reply, a map that RESP2 writes as a flat array.
+    pub fn read(hello: &Value) -> Option<Greeting> {
+        let field = |name: &str| {
+            let is_it = |value: &Value| value.bytes().is_some_and(|bytes| bytes == name.as_bytes());
+            let found = match hello {
+                Value::Map(pairs) => &pairs.iter().find(|(name, _)| is_it(name))?.1,
+                flat => &flat.elements()?.chunks_exact(2).find(|pair| is_it(&pair[0]))?[1],
+            };
+            Some(String::from_utf8_lossy(found.bytes()?).into_owned())
+        };
+        Some(Greeting {
+            server: field("server")?,
+            version: field("version")?,
+            mode: field("mode")?,
+            is_primary: field("role")? == "master",
+        })
+    }
+
+    /// The same as lines of INFO.
+    pub fn info(&self) -> String {
+        format!("{}_version:{}\r\nserver_mode:{}\r\n", self.server, self.version, self.mode)
+    }
+}
+
+/// The server's clock in whole seconds, from the reply to TIME.
+pub(super) fn time(reply: &Value) -> Option<u64> {
+    std::str::from_utf8(reply.elements()?.first()?.bytes()?).ok()?.parse().ok()
+}
+
 /// The policy by which a server evicts keys, from its `INFO memory`; none if it has no limit, or refuses writes at it.
 pub fn eviction(memory: &str) -> Option<&str> {
     let limited = field(memory, "maxmemory").is_some_and(|limit| limit != "0");
@@ -77,7 +118,10 @@ pub fn eviction(memory: &str) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{eviction, traits};
+    use bytes::Bytes;
+    use wire::resp::Value;
+
+    use super::{Greeting, eviction, traits};
 
     fn check(info: &str, expected: Result<bool, &str>) {
         check_mode(info, false, expected);
@@ -108,6 +152,29 @@ mod tests {
         check(valkey, Err("write redis-cluster://"));
         check_mode(valkey, true, Ok(false));
         check_mode("redis_version:7.0.15\r\nredis_mode:standalone\r\n", true, Err("write redis://"));
+    }
+
+    #[test]
+    fn a_greeting_says_as_much_of_a_server_as_is_needed() {
+        let text = |text: &'static str| Value::Bulk(Bytes::from_static(text.as_bytes()));
+        let greeting = |server, version, mode, role| {
+            let pairs = [("server", server), ("version", version), ("mode", mode), ("role", role)];
+            let map = Value::Map(pairs.map(|(name, value)| (text(name), text(value))).to_vec());
+            let flat = Value::Array(pairs.into_iter().flat_map(|(a, b)| [text(a), text(b)]).collect());
+            assert_eq!(Greeting::read(&map), Greeting::read(&flat));
+            Greeting::read(&flat).expect("a greeting")
+        };
+        let redis = greeting("redis", "7.4.1", "standalone", "master");
+        assert!(
+            redis.is_primary && traits(&redis.info(), false).is_ok_and(|traits| traits.hash_field_expiry)
+        );
+        let valkey = greeting("valkey", "8.0.1", "cluster", "replica");
+        assert!(
+            !valkey.is_primary && traits(&valkey.info(), true).is_ok_and(|traits| !traits.hash_field_expiry)
+        );
+        assert!(traits(&valkey.info(), false).is_err(), "it is one of a Redis Cluster");
+        assert!(traits(&greeting("redis", "6.0.16", "standalone", "master").info(), false).is_err());
+        assert_eq!(Greeting::read(&Value::Error(Bytes::from_static(b"NOPERM no"))), None);
     }
 
     #[test]

@@ -40,6 +40,15 @@ impl LeaseRecord {
     }
 }
 
+/// What becomes of a server that does not let an earlier incarnation, or a lost connection, be fenced off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceDemand {
+    /// It is not served.
+    Always,
+    /// It is served where all changes are followed, whoever makes them: what cannot be fenced is one more who writes.
+    WherePossible,
+}
+
 /// Settings of the connections to one server.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
@@ -53,6 +62,7 @@ pub struct RedisSettings {
     pub password: Option<String>,
     /// For the names of the ACL users of its incarnations.
     pub fence: FenceName,
+    pub fence_demand: FenceDemand,
     /// What the server has to hold; none where keys move between servers.
     pub mark: Option<MarkedPart>,
     /// The first incarnation of this process takes the server over whatever it holds and whoever serves it.

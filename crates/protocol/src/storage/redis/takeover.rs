@@ -1,6 +1,8 @@
 //! The dialogue on the admin connection that makes this incarnation the only one that can write, and keeps it so.
 //! Not the connection itself.
 
+mod lacks;
+
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,18 +13,22 @@ use wire::resp::{Command, Value};
 use super::acl::{self, FenceName, Legacy, OtherUsers, UserKind};
 use super::mark::ServerMark;
 use super::server::{self, Identity};
-use super::settings::{LeaseRecord, RedisSettings};
+use super::settings::{FenceDemand, LeaseRecord, RedisSettings};
 use crate::coherence::lease::{EarlierIncarnations, Unrecorded};
 use crate::storage::login::Login;
 use crate::storage::{MarkedPart, StorageTraits};
 use crate::time::Time;
+use lacks::Lacks;
 
 /// One life of this shim before one storage state.
 #[derive(Clone, Debug)]
 pub(super) struct Incarnation {
     pub(super) number: u64,
     pub(super) user: String,
-    pub(super) password: String,
+    /// Of a server that wants none it is not told any.
+    pub(super) password: Option<String>,
+    /// The user is its own, and gone once another incarnation has one. Else it is that of the settings.
+    pub(super) has_user: bool,
     pub(super) traits: StorageTraits,
     /// What its name says.
     legacy: Legacy,
@@ -36,13 +42,17 @@ enum Step {
     Login,
     Server,
     Replication,
+    /// What HELLO says of the server, in place of INFO.
+    Greeting,
+    Clock,
     /// Whether somebody else is the shim, and still has connections: where others stand by, and after this incarnation's user has
     /// gone.
     Successor,
     Connections,
     WhoAmI,
     Rules,
-    /// Fences would fail without this permission, so it is tried before it is needed.
+    /// Fences would fail without these permissions, so they are tried before they are needed.
+    TryDelete,
     TryKill,
     Keyspace,
     /// Whether the server holds what it is to hold, if anything.
@@ -86,6 +96,13 @@ pub(super) enum Progress {
 
 pub(super) struct Takeover {
     login: Option<Login>,
+    /// Name and password of the settings.
+    configured: (Option<String>, Option<String>),
+    demand: FenceDemand,
+    /// What the server does not allow, and is done without.
+    lacks: Lacks,
+    /// New admin connections.
+    connections: u64,
     /// The server has to be one of a Redis Cluster, or must not be.
     cluster_mode: bool,
     fence: FenceName,
@@ -140,6 +157,10 @@ impl Takeover {
         let record = settings.lease_record;
         Takeover {
             login: settings.login(),
+            configured: (settings.user.clone(), settings.password.clone()),
+            demand: settings.fence_demand,
+            lacks: Lacks::default(),
+            connections: 0,
             cluster_mode: settings.cluster_mode,
             fence: settings.fence.clone(),
             mark: settings.mark.clone().map(ServerMark::new),
@@ -168,6 +189,7 @@ impl Takeover {
 
     /// A new admin connection: everything is asked again.
     pub(super) fn restart(&mut self) {
+        self.connections += 1;
         self.step = if self.login.is_some() { Step::Login } else { Step::Server };
     }
 
@@ -206,6 +228,11 @@ impl Takeover {
         self.recheck();
     }
 
+    /// What is done without, for people; none if nothing is.
+    pub(super) fn lacks(&self) -> Option<String> {
+        self.lacks.told()
+    }
+
     /// The incarnation, once it is the only one that can write and nothing lost can still happen.
     pub(super) fn settled(&self) -> Option<&Incarnation> {
         let is_settled = matches!(self.step, Step::Settled | Step::Shrink) && self.unfenced.is_empty();
@@ -234,11 +261,15 @@ impl Takeover {
             Step::Connections | Step::Strangers => fixed(&["CLIENT", "LIST"]),
             Step::WhoAmI => fixed(&["ACL", "WHOAMI"]),
             Step::Rules => fixed(&["ACL", "LIST"]),
+            Step::Greeting => fixed(&["HELLO"]),
+            Step::Clock => fixed(&["TIME"]),
             Step::TryKill => fixed(&["CLIENT", "KILL", "ID", "9223372036854775807"]),
             Step::Make => Some(self.make_user(now)),
             Step::Successor | Step::Look | Step::List => fixed(&["ACL", "USERS"]),
+            // Deleting nobody still shows whether deleting is allowed.
+            Step::TryDelete => Some(delete_users([format!("{}nobody", self.fence.prefix()).as_str()])),
             Step::Delete => {
-                // Deleting nobody still shows whether deleting is allowed.
+                // There need not be any.
                 let nobody = format!("{}nobody", self.fence.prefix());
                 let others = self.others.all.iter().map(String::as_str);
                 Some(delete_users(std::iter::once(nobody.as_str()).chain(others)))
@@ -257,7 +288,7 @@ impl Takeover {
     /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them; `clean`:
     /// none of its own does.
     pub(super) fn farewell(&self, now: Time, clean: bool) -> Option<[Command; 2]> {
-        let own = self.incarnation.as_ref()?;
+        let own = self.incarnation.as_ref().filter(|own| own.has_user)?;
         let inherited = self.others_end.since(now);
         let legacy = match (self.shrinks_at, clean) {
             (_, true) => Legacy { wait: inherited, data: own.legacy.data.clone() },
@@ -279,7 +310,7 @@ impl Takeover {
     }
 
     fn make_user(&mut self, now: Time) -> Command {
-        let number: u64 = self.random.random_range(1..=u64::MAX);
+        let number = self.draw_number();
         let password: [u64; 4] = self.random.random();
         let own = Legacy { wait: self.record.wait, data: Some(self.identity.tag()) };
         let legacy = match (&self.others.legacy, self.without_users(now)) {
@@ -289,18 +320,20 @@ impl Takeover {
                 Legacy { wait: own.wait.max(whole_ms(self.record.limits.wait(earlier, None))), data: None }
             }
         };
+        let password: String = password.iter().map(|part| format!("{part:016x}")).collect();
+        let shown = format!(">{password}");
         let candidate = Incarnation {
             number,
             user: acl::user_name(&self.fence.prefix(), number, &legacy, UserKind::Living),
             legacy,
-            password: password.iter().map(|part| format!("{part:016x}")).collect(),
+            password: Some(password),
+            has_user: true,
             traits: self.traits,
             earlier: EarlierIncarnations::NONE,
             identity: self.identity.clone(),
         };
-        let password = format!(">{}", candidate.password);
         let mut args: Vec<&[u8]> =
-            vec![b"ACL", b"SETUSER", candidate.user.as_bytes(), b"reset", b"on", password.as_bytes()];
+            vec![b"ACL", b"SETUSER", candidate.user.as_bytes(), b"reset", b"on", shown.as_bytes()];
         args.extend(self.rules.iter().map(Bytes::as_ref));
         let command = Command::from_args(&args);
         self.candidate = Some(candidate);
@@ -309,10 +342,14 @@ impl Takeover {
 
     /// Takes the reply to the last command.
     pub(super) fn reply(&mut self, now: Time, value: &Value) -> Result<Progress, Trouble> {
-        if let Value::Error(text) = value
-            && let Some(trouble) = self.trouble(&String::from_utf8_lossy(text))
-        {
-            return Err(trouble);
+        if let Value::Error(text) = value {
+            let error = String::from_utf8_lossy(text);
+            if let Some(progress) = self.does_without(now, &error) {
+                return Ok(progress);
+            }
+            if let Some(trouble) = self.trouble(&error) {
+                return Err(trouble);
+            }
         }
         let text =
             || value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
@@ -325,6 +362,16 @@ impl Takeover {
                 Step::Replication
             }
             Step::Replication => return self.replication(&text()),
+            Step::Greeting => {
+                self.greeted(value)?.ok_or_else(odd)?;
+                Step::Clock
+            }
+            Step::Clock => {
+                if let (Some(mark), Some(time)) = (&mut self.mark, server::time(value)) {
+                    mark.hear_time(now, time);
+                }
+                return Ok(self.identified());
+            }
             Step::Successor => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
                 self.watch(now)
@@ -336,20 +383,22 @@ impl Takeover {
             }
             Step::Rules => {
                 self.rules = acl::rules(value, &self.whoami).ok_or_else(odd)?;
-                Step::TryKill
+                Step::TryDelete
             }
-            Step::TryKill if self.mark.is_some() => Step::Keyspace,
-            Step::TryKill => Step::Look,
+            Step::TryDelete => Step::TryKill,
+            Step::TryKill => self.after_permissions(),
             Step::Keyspace => {
-                if let Some(mark) = &mut self.mark {
-                    mark.hear_keyspace(text());
-                }
+                self.hear_keyspace(value.clone());
                 Step::Mark
             }
             Step::Mark => return self.marked(value),
             Step::Look => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
-                if self.others.strangers.is_empty() { Step::Make } else { Step::Strangers }
+                match () {
+                    () if self.lacks.users.is_some() => self.govern_beside(now),
+                    () if self.others.strangers.is_empty() => Step::Make,
+                    () => Step::Strangers,
+                }
             }
             Step::Strangers => return self.strangers(&text()),
             Step::Make => Step::List,
@@ -385,8 +434,10 @@ impl Takeover {
         if let Some(mark) = &mut self.mark {
             mark.hear_clock(now, info);
         }
-        let run_id = server::field(info, "run_id");
-        Ok(run_id.map(|run_id| run_id.clone_into(&mut self.identity.run_id)))
+        let run_id = server::field(info, "run_id").map(str::to_owned);
+        self.lacks.identity = run_id.is_none().then(|| "INFO server has no run_id".to_owned());
+        let unknown = (self.demand == FenceDemand::WherePossible).then(|| self.unknown_run());
+        Ok(run_id.or(unknown).map(|run_id| self.identity.run_id = run_id))
     }
 
     /// One that may be the shim is looked at more closely.
@@ -402,9 +453,17 @@ impl Takeover {
         OtherUsers::read(users, &self.fence, own, self.record.limits.wait_max)
     }
 
+    fn is_first_here(&self) -> bool {
+        self.record.is_first && !self.has_governed
+    }
+
+    fn draw_number(&mut self) -> u64 {
+        self.random.random_range(1..=u64::MAX)
+    }
+
     /// What is known of earlier incarnations if none of their users is there.
     fn without_users(&self, now: Time) -> EarlierIncarnations {
-        let is_first = self.record.is_first && !self.has_governed;
+        let is_first = self.is_first_here();
         let on_record = match (&self.mark, is_first) {
             (Some(mark), _) => mark.earlier(now, is_first),
             (None, true) => EarlierIncarnations::NONE,
@@ -493,20 +552,30 @@ impl Takeover {
     fn replication(&mut self, info: &str) -> Result<Progress, Trouble> {
         let id = server::field(info, "master_replid").unwrap_or_default();
         id.clone_into(&mut self.identity.replication_id);
-        // While it follows another server, that one's writes bypass DistCache.
         if server::field(info, "role") != Some("master") {
-            self.step = Step::Server;
-            self.incarnation = None;
-            return Err(Trouble::Unfit("the server is a replica: give its master as `storage`".to_owned()));
+            return Err(self.replica());
         }
+        Ok(self.identified())
+    }
+
+    /// While it follows another server, that one's writes bypass DistCache.
+    fn replica(&mut self) -> Trouble {
+        self.step = Step::Server;
+        self.incarnation = None;
+        Trouble::Unfit("the server is a replica: give its master as `storage`".to_owned())
+    }
+
+    /// It is known which storage state this is.
+    fn identified(&mut self) -> Progress {
         let same = self.incarnation.as_ref().is_some_and(|incarnation| incarnation.identity == self.identity);
         if same {
-            self.step = if self.unfenced.is_empty() { Step::Settled } else { Step::Fence };
-            return Ok(Progress::Next);
+            self.step = self.fence_or(Step::Settled);
+            return Progress::Next;
         }
         let looks = self.displaced || self.stands_by;
         self.step = if looks { Step::Successor } else { Step::WhoAmI };
-        Ok(if self.incarnation.take().is_some() { Progress::Void } else { Progress::Next })
+        self.lacks.forget_fences();
+        if self.incarnation.take().is_some() { Progress::Void } else { Progress::Next }
     }
 
     /// Who is the shim stays it: its place is free only when it is gone without having taken its user away, or hangs. One that has
@@ -528,48 +597,6 @@ impl Takeover {
                     .to_owned()
             }
         }))
-    }
-
-    fn asked(&self) -> &'static str {
-        match self.step {
-            Step::Login => "AUTH",
-            Step::Server => "INFO server",
-            Step::Replication => "INFO replication",
-            Step::WhoAmI => "ACL WHOAMI",
-            Step::Rules => "ACL LIST",
-            Step::TryKill | Step::Fence => "CLIENT KILL",
-            Step::Make | Step::Shrink => "ACL SETUSER",
-            Step::Look | Step::List | Step::Successor => "ACL USERS",
-            Step::Connections | Step::Strangers => "CLIENT LIST",
-            Step::Keyspace => "INFO keyspace",
-            Step::Mark => "FUNCTION LIST",
-            Step::Delete => "ACL DELUSER",
-            Step::Settled => "nothing",
-        }
-    }
-
-    /// What an error means, if it means anything.
-    fn trouble(&self, error: &str) -> Option<Trouble> {
-        let asked = self.asked();
-        let code = error.split(' ').next().unwrap_or_default();
-        Some(match code {
-            "BUSY" | "LOADING" | "MASTERDOWN" => Trouble::Wait(error.to_owned()),
-            // The server knows of no functions, or does not tell of them: it keeps no mark.
-            _ if self.step == Step::Mark => return None,
-            _ if error.contains("max number of clients") => Trouble::Broken(error.to_owned()),
-            "NOAUTH" => Trouble::Refused(format!(
-                "{error} The URL in `storage` has to hold a password: redis://USER:PASSWORD@HOST:PORT"
-            )),
-            _ if self.step == Step::Login => Trouble::Refused(format!(
-                "{asked}: {error} Check user and password in `storage` (redis://USER:PASSWORD@HOST:PORT)"
-            )),
-            "NOPERM" => Trouble::Refused(format!(
-                "{asked}: {error}: give the storage user +acl +info +client, without which \
-                 earlier shims and lost connections cannot be fenced off"
-            )),
-            "DENIED" => Trouble::Refused(error.to_owned()),
-            _ => Trouble::Broken(format!("{asked}: {error}")),
-        })
     }
 }
 

@@ -5,6 +5,7 @@ use super::*;
 fn waiting_for(ticket: u64) -> Line {
     let mut line = Line {
         resp3: false,
+        has_user: true,
         listens: None,
         phase: Phase::Open,
         client: None,

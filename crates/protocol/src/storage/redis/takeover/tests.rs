@@ -8,7 +8,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::{Command, Value};
 
-use super::{FenceName, Incarnation, LeaseRecord, RedisSettings, Step, Takeover, Trouble};
+use super::{FenceDemand, FenceName, Incarnation, LeaseRecord, RedisSettings, Step, Takeover, Trouble};
 use crate::coherence::lease::{LeaseLimits, Unrecorded};
 use crate::storage::network::Endpoint;
 use crate::time::Time;
@@ -73,6 +73,7 @@ fn takeover_of(seed: u64, wait: u64, change: impl FnOnce(&mut RedisSettings)) ->
         user: None,
         password: None,
         fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        fence_demand: FenceDemand::Always,
         mark: None,
         adopts: false,
         lease_record: LeaseRecord {
