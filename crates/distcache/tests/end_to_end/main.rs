@@ -14,6 +14,7 @@ mod history;
 mod idle;
 mod large_replies;
 mod leases;
+mod managed;
 mod marks;
 mod membership;
 mod memcached;

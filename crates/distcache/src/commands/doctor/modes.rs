@@ -10,6 +10,8 @@ use super::redis::text;
 /// What a server has refused of what modes need, each with its error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Refusals {
+    /// How it is allowed.
+    pub(super) grant: String,
     /// What nothing works without.
     pub(super) always: Vec<String>,
     /// What fences off earlier processes and lost connections.
@@ -25,7 +27,10 @@ pub(super) fn refusal(name: &str, reply: &Value) -> Option<String> {
     // There is no such client, and that is what it says.
     let answered = error.contains("No such client");
     // Of what it does not know it shows what it was told.
-    let error = error.split(", with args").next().unwrap_or_default();
+    let error = match error.starts_with("NOPERM") {
+        true => "NOPERM",
+        false => error.split(", with args").next().unwrap_or_default(),
+    };
     (!answered).then(|| format!("{name} ({error})"))
 }
 
@@ -48,7 +53,8 @@ impl Refusals {
     }
 
     /// Says whether the mode of the configuration works at this server, and which is the strongest that does.
-    pub(super) fn judge(&self, config: &Config, subject: &str, grant: &str, findings: &mut DoctorFindings) {
+    pub(super) fn judge(&self, config: &Config, subject: &str, findings: &mut DoctorFindings) {
+        let grant = &self.grant;
         let list = |refused: &[&Vec<String>]| {
             refused.iter().flat_map(|list| list.iter().cloned()).collect::<Vec<_>>().join(", ")
         };
@@ -56,7 +62,7 @@ impl Refusals {
         match (config.cluster.mode, self.strongest()) {
             (_, None) => {
                 let what = format!(
-                    "no mode works: the server refuses {}",
+                    "no mode works as it should: the server refuses {}",
                     list(&[&self.always, &self.feed, &self.fence])
                 );
                 findings.wrong(subject, &what, &format!("{grant}, or use another server"));
@@ -123,9 +129,14 @@ mod tests {
             config.cluster.mode = mode;
             let list =
                 |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty()).into_iter().collect();
-            let refusals = Refusals { always: list(always), fence: list(fence), feed: list(feed) };
+            let refusals = Refusals {
+                always: list(always),
+                fence: list(fence),
+                feed: list(feed),
+                grant: "grant it".to_owned(),
+            };
             let mut findings = DoctorFindings::default();
-            refusals.judge(&config, "s", "grant it", &mut findings);
+            refusals.judge(&config, "s", &mut findings);
             let found = &findings.0[0];
             assert_eq!(found.level, level, "{found:?}");
             assert!(found.what.contains(part), "{found:?}");
@@ -148,7 +159,7 @@ mod tests {
             "CLIENT TRACKING (no)",
             "",
             Wrong,
-            "no mode works: the server refuses CLIENT TRACKING",
+            "no mode works as it should: the server refuses CLIENT TRACKING",
         );
         check(Bounded, "", "", "", Ok, "so would strict");
         check(
@@ -160,7 +171,14 @@ mod tests {
             "without a fence, because the server refuses CLIENT KILL (no)",
         );
         check(Bounded, "", "CLIENT TRACKING (no)", "", Wrong, "would cache nothing");
-        check(Bounded, "", "", "HELLO 3 (no)", Wrong, "no mode works: the server refuses HELLO 3 (no)");
+        check(
+            Bounded,
+            "",
+            "",
+            "HELLO 3 (no)",
+            Wrong,
+            "no mode works as it should: the server refuses HELLO 3 (no)",
+        );
     }
 
     #[test]
@@ -175,6 +193,6 @@ mod tests {
         let info = Value::Bulk(Bytes::from_static(b"redis_version:7.0.15\r\nrun_id:ab\r\n"));
         assert_eq!(fence_refusals(&info, &[("ACL USERS", &Value::Array(Vec::new()))]), [""; 0]);
         let told = fence_refusals(&error("NOPERM no"), &[("ACL USERS", &error("NOPERM no"))]);
-        assert_eq!(told, ["INFO (NOPERM no)", "ACL USERS (NOPERM no)"]);
+        assert_eq!(told, ["INFO (NOPERM)", "ACL USERS (NOPERM)"]);
     }
 }

@@ -61,7 +61,6 @@ pub(super) struct Examined<'a> {
     pub(super) server: &'a ExaminedServer,
     /// Its `INFO server`.
     info: Value,
-    user: String,
     pub(super) may_delete: bool,
     refusals: Refusals,
 }
@@ -121,12 +120,11 @@ impl ExaminedServer {
             clients,
             read_only,
         ] = values;
-        let can_set = refusal("CONFIG", &read_only).is_none();
         self.judge_role(&text(&replication), findings);
-        self.judge_memory(config, &memory, can_set, findings);
+        self.judge_memory(config, [&memory, &read_only], findings);
         self.judge_writers(config, &text(&clients), findings);
         self.judge_demotion(&read_only, findings);
-        self.judge_persistence(&persistence, can_set, findings);
+        self.judge_persistence([&persistence, &read_only], findings);
         self.judge_clock(&time, findings);
         self.judge_mark(&mark, &keyspace, findings);
         let user = match text(&whoami) {
@@ -141,9 +139,10 @@ impl ExaminedServer {
             ("ACL DELUSER", &delete),
             ("CLIENT KILL", &kill),
         ];
-        let refusals = Refusals { fence: fence_refusals(&info, &fences), ..Refusals::default() };
+        let refusals =
+            Refusals { fence: fence_refusals(&info, &fences), grant: grant(&user), ..Refusals::default() };
         let may_delete = refusal("ACL DELUSER", &delete).is_none();
-        Some(Examined { server: self, info, user, may_delete, refusals })
+        Some(Examined { server: self, info, may_delete, refusals })
     }
 
     /// The replies without that of AUTH, which must be good. Other replies may be errors.
@@ -200,9 +199,10 @@ impl ExaminedServer {
         }
     }
 
-    fn judge_memory(&self, config: &Config, memory: &Value, can_set: bool, findings: &mut DoctorFindings) {
+    fn judge_memory(&self, config: &Config, asked: [&Value; 2], findings: &mut DoctorFindings) {
+        let [memory, setting] = asked;
         let info = text(memory);
-        let set = setting("maxmemory-policy noeviction", can_set);
+        let set = set("maxmemory-policy noeviction", setting);
         let Some(policy) = field(&info, "maxmemory_policy") else {
             let why = refusal("INFO", memory).unwrap_or_else(|| "INFO memory does not say it".to_owned());
             let what = format!("whether it evicts keys is unknown: {why}");
@@ -234,7 +234,8 @@ impl ExaminedServer {
         }
     }
 
-    fn judge_persistence(&self, persistence: &Value, can_set: bool, findings: &mut DoctorFindings) {
+    fn judge_persistence(&self, asked: [&Value; 2], findings: &mut DoctorFindings) {
+        let [persistence, setting] = asked;
         let info = text(persistence);
         let is = |name, value| field(&info, name) == Some(value);
         if is("rdb_last_bgsave_status", "err") || is("aof_last_write_status", "err") {
@@ -242,16 +243,16 @@ impl ExaminedServer {
                 "the last snapshot or append to disk has failed: the server refuses writes or loses them";
             findings.wrong(&self.subject, what, "look into the server's log; often its disk is full");
         }
-        let set = format!("{}, unless the data may be lost", setting("appendonly yes", can_set));
+        let advice = format!("{}, unless the data may be lost", set("appendonly yes", setting));
         match field(&info, "aof_enabled") {
             Some("1") => findings.good(&self.subject, "keeps an append-only file"),
             Some(_) => findings.doubt(
                 &self.subject,
                 "keeps no append-only file: a restart loses the writes since the last snapshot, or all",
-                &set,
+                &advice,
             ),
             None => {
-                findings.doubt(&self.subject, "whether it keeps an append-only file is unknown", &set);
+                findings.doubt(&self.subject, "whether it keeps an append-only file is unknown", &advice);
             }
         }
     }
@@ -336,22 +337,20 @@ impl Examined<'_> {
                 return findings.wrong(subject, &what, "use another server, or change the storage URL");
             }
         }
-        self.refusals.judge(config, subject, &grant(&self.user), findings);
+        self.refusals.judge(config, subject, findings);
     }
 }
 
-/// How a parameter of the server is set.
-fn setting(what: &str, can_set: bool) -> String {
-    match can_set {
-        true => format!("CONFIG SET {what}"),
-        false => format!("set {what} where its provider has such parameters"),
+/// How a parameter of the server is set, from its reply to CONFIG.
+fn set(what: &str, config: &Value) -> String {
+    match refusal("CONFIG", config) {
+        None => format!("CONFIG SET {what}"),
+        Some(_) => format!("set {what} where its provider has such parameters"),
     }
 }
 
 fn grant(user: &str) -> String {
-    format!(
-        "ACL SETUSER {user} +@all ~* &* (or at least what docs/operating/security.md lists for a shim's user)"
-    )
+    format!("ACL SETUSER {user} +@all ~* &* (or at least what docs/operating/storage.md asks for)")
 }
 
 /// What to do about a server that cannot be asked.

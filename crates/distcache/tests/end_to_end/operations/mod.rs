@@ -1,7 +1,7 @@
 //! What operators do to a cluster that serves: policies, purges, reloads, drains. One file for each.
 
 mod copies;
-mod doctor;
+pub(crate) mod doctor;
 mod hot_keys;
 mod leaving;
 mod observing;

@@ -25,7 +25,7 @@ use lacks::Lacks;
 pub(super) struct Incarnation {
     pub(super) number: u64,
     pub(super) user: String,
-    /// Of a server that wants none it is not told any.
+    /// A server that wants no password is not told any.
     pub(super) password: Option<String>,
     /// The user is its own, and gone once another incarnation has one. Else it is that of the settings.
     pub(super) has_user: bool,
@@ -351,6 +351,10 @@ impl Takeover {
                 return Err(trouble);
             }
         }
+        self.answered(now, value)
+    }
+
+    fn answered(&mut self, now: Time, value: &Value) -> Result<Progress, Trouble> {
         let text =
             || value.bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
         let asked = self.asked();
@@ -362,16 +366,7 @@ impl Takeover {
                 Step::Replication
             }
             Step::Replication => return self.replication(&text()),
-            Step::Greeting => {
-                self.greeted(value)?.ok_or_else(odd)?;
-                Step::Clock
-            }
-            Step::Clock => {
-                if let (Some(mark), Some(time)) = (&mut self.mark, server::time(value)) {
-                    mark.hear_time(now, time);
-                }
-                return Ok(self.identified());
-            }
+            Step::Greeting | Step::Clock => return self.met(now, value)?.ok_or_else(odd),
             Step::Successor => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
                 self.watch(now)
@@ -394,11 +389,7 @@ impl Takeover {
             Step::Mark => return self.marked(value),
             Step::Look => {
                 self.others = self.others_in(value, "").ok_or_else(odd)?;
-                match () {
-                    () if self.lacks.users.is_some() => self.govern_beside(now),
-                    () if self.others.strangers.is_empty() => Step::Make,
-                    () => Step::Strangers,
-                }
+                self.looked(now)
             }
             Step::Strangers => return self.strangers(&text()),
             Step::Make => Step::List,
@@ -451,14 +442,6 @@ impl Takeover {
 
     fn others_in(&self, users: &Value, own: &str) -> Option<OtherUsers> {
         OtherUsers::read(users, &self.fence, own, self.record.limits.wait_max)
-    }
-
-    fn is_first_here(&self) -> bool {
-        self.record.is_first && !self.has_governed
-    }
-
-    fn draw_number(&mut self) -> u64 {
-        self.random.random_range(1..=u64::MAX)
     }
 
     /// What is known of earlier incarnations if none of their users is there.

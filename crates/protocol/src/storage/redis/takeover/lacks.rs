@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rand::RngExt as _;
 use wire::resp::Value;
 
 use super::super::server;
@@ -101,6 +102,14 @@ impl Takeover {
         }
     }
 
+    pub(super) fn is_first_here(&self) -> bool {
+        self.record.is_first && !self.has_governed
+    }
+
+    pub(super) fn draw_number(&mut self) -> u64 {
+        self.random.random_range(1..=u64::MAX)
+    }
+
     pub(super) fn after_permissions(&self) -> Step {
         if self.mark.is_some() { Step::Keyspace } else { Step::Look }
     }
@@ -118,15 +127,31 @@ impl Takeover {
         format!("connection-{}", self.connections)
     }
 
-    /// Takes the reply to HELLO; nothing if it does not say what the server is.
-    pub(super) fn greeted(&mut self, hello: &Value) -> Result<Option<()>, Trouble> {
-        let Some(greeting) = server::Greeting::read(hello) else { return Ok(None) };
+    /// Takes the reply to HELLO, or to TIME behind it; nothing if it does not say what the server is.
+    pub(super) fn met(&mut self, now: Time, reply: &Value) -> Result<Option<Progress>, Trouble> {
+        if self.step == Step::Clock {
+            if let (Some(mark), Some(time)) = (&mut self.mark, server::time(reply)) {
+                mark.hear_time(now, time);
+            }
+            return Ok(Some(self.identified()));
+        }
+        let Some(greeting) = server::Greeting::read(reply) else { return Ok(None) };
         self.traits = server::traits(&greeting.info(), self.cluster_mode).map_err(Trouble::Refused)?;
         if !greeting.is_primary {
             return Err(self.replica());
         }
         self.identity = server::Identity { run_id: self.unknown_run(), ..server::Identity::default() };
-        Ok(Some(()))
+        self.step = Step::Clock;
+        Ok(Some(Progress::Next))
+    }
+
+    /// Other users are known.
+    pub(super) fn looked(&mut self, now: Time) -> Step {
+        match () {
+            () if self.lacks.users.is_some() => self.govern_beside(now),
+            () if self.others.strangers.is_empty() => Step::Make,
+            () => Step::Strangers,
+        }
     }
 
     /// Governs as the user of the settings. An earlier incarnation may do so, too, and is one more of those who write.
@@ -149,7 +174,7 @@ impl Takeover {
         self.fence_or(Step::Settled)
     }
 
-    /// Whoever governed without a user has granted short leases. Others are on record, as users or in the mark.
+    /// Incarnations without a user have granted short leases. Others are on record, as users or in the mark.
     fn earlier_beside(&self, now: Time) -> EarlierIncarnations {
         let mark = self.mark.as_ref().filter(|mark| mark.is_found());
         let known = match mark {

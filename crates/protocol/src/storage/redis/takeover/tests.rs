@@ -23,6 +23,8 @@ struct Server {
     idle: u64,
     /// Its run.
     run: &'static str,
+    /// Commands that nobody may use, with their subcommands.
+    refused: Vec<&'static str>,
 }
 
 fn bulk(text: &str) -> Value {
@@ -31,9 +33,22 @@ fn bulk(text: &str) -> Value {
 
 impl Server {
     fn execute(&mut self, command: &Command) -> Value {
-        match (command.arg(0), command.arg(1)) {
+        let words =
+            [command.get(0), command.get(1)].map(|word| word.unwrap_or_default().to_vec()).join(&b' ');
+        if self.refused.iter().any(|refused| words.starts_with(refused.as_bytes())) {
+            return Value::Error(Bytes::from_static(
+                b"NOPERM this user has no permissions to run the command",
+            ));
+        }
+        match (command.arg(0), command.get(1).unwrap_or_default()) {
             (b"INFO", b"server") => bulk(&format!("redis_version:7.0.15\r\nrun_id:run-{}\r\n", self.run)),
             (b"INFO", b"replication") => bulk("role:master\r\nmaster_replid:b\r\n"),
+            (b"HELLO", _) => Value::Array(
+                ["server", "redis", "version", "7.0.15", "mode", "standalone", "role", "master"]
+                    .map(bulk)
+                    .to_vec(),
+            ),
+            (b"TIME", _) => Value::Array(vec![bulk("100"), bulk("0")]),
             (b"ACL", b"WHOAMI") => bulk("default"),
             (b"ACL", b"LIST") => Value::Array(vec![bulk("user default on nopass ~* &* +@all")]),
             (b"ACL", b"USERS") => Value::Array(self.users.iter().cloned().map(Value::Bulk).collect()),
@@ -414,4 +429,129 @@ fn one_that_stood_by_knows_whose_leases_may_run_when_the_server_comes_back_witho
     assert!(wait(&saw) < Duration::from_millis(1200), "{:?}", wait(&saw));
     assert!(dialogue(&mut saw_nothing, &mut empty()));
     assert_eq!(wait(&saw_nothing), LeaseLimits::default().wait_max);
+}
+
+fn refusing(refused: &[&'static str]) -> Server {
+    Server { refused: refused.to_vec(), ..Server::default() }
+}
+
+/// One that does without fences where the server refuses them.
+fn follower(seed: u64, standby: Option<u8>) -> Takeover {
+    takeover_of(seed, 1000, |settings| {
+        (settings.fence_demand, settings.standby) = (FenceDemand::WherePossible, standby);
+    })
+}
+
+/// What it asks until it has settled, or why it never does.
+fn asked(shim: &mut Takeover, server: &mut Server) -> Result<Vec<String>, String> {
+    let mut asked = Vec::new();
+    while let Some(command) = shim.command(Time(0)) {
+        let words = (0..command.len().min(2)).map(|index| String::from_utf8_lossy(command.arg(index)));
+        asked.push(words.collect::<Vec<_>>().join(" "));
+        match shim.reply(Time(0), &server.execute(&command)) {
+            Ok(_) => {}
+            Err(Trouble::Refused(what)) => return Err(what),
+            Err(other) => panic!("{other:?}"),
+        }
+    }
+    Ok(asked)
+}
+
+#[test]
+fn what_a_fence_needs_is_needed_or_done_without_and_nothing_is_left_either_way() {
+    let fences = ["ACL WHOAMI", "ACL LIST", "ACL DELUSER", "CLIENT KILL", "ACL USERS", "ACL SETUSER", "INFO"];
+    for refused in fences {
+        let mut server = refusing(&[refused]);
+        let what = asked(&mut takeover(1), &mut server).expect_err("a fence is needed");
+        assert!(what.starts_with(refused) && what.contains("NOPERM"), "{what}");
+        assert!(what.contains("give the storage user +acl") && what.contains("mode = \"bounded\""), "{what}");
+        assert!(server.users.is_empty(), "{refused}: {:?}", server.users);
+
+        let mut shim = follower(1, None);
+        asked(&mut shim, &mut server).expect("it does without");
+        let own = shim.settled().expect("nothing is in the way");
+        let has_user = matches!(refused, "CLIENT KILL" | "INFO");
+        assert_eq!((own.has_user, own.traits.unfenced), (has_user, !has_user), "{refused}");
+        assert_eq!(own.traits.short_leases, !has_user, "{refused}");
+        assert_eq!(server.users.len(), usize::from(has_user), "{refused}");
+        assert!(has_user || own.user == "default" && own.password.is_none(), "{refused}");
+        let told = shim.lacks().expect("people are told");
+        assert!(told.contains(&format!("({refused}")) && told.contains("NOPERM"), "{told}");
+        assert!(has_user || shim.farewell(Time(0), true).is_none(), "{refused}: it has no user to take away");
+
+        let what = asked(&mut follower(1, Some(0)), &mut refusing(&[refused]));
+        let works = matches!(refused, "CLIENT KILL" | "INFO");
+        assert_eq!(what.is_ok(), works, "{refused}");
+        assert!(works || what.is_err_and(|what| what.contains("there can be no [[standby]]")), "{refused}");
+    }
+    let mut all = follower(1, None);
+    asked(&mut all, &mut Server::default()).expect("nothing is refused");
+    assert!(all.lacks().is_none() && all.settled().is_some_and(|own| own.has_user));
+}
+
+#[test]
+fn a_busy_server_is_not_taken_for_one_that_refuses() {
+    for error in ["BUSY a script runs", "LOADING its data", "ERR max number of clients reached"] {
+        let mut shim = follower(1, None);
+        let mut server = Server::default();
+        while shim.step != Step::WhoAmI {
+            let reply = server.execute(&shim.command(Time(0)).expect("it asks"));
+            shim.reply(Time(0), &reply).expect("a server without troubles");
+        }
+        let error = Value::Error(Bytes::from_static(error.as_bytes()));
+        assert!(matches!(shim.reply(Time(0), &error), Err(Trouble::Wait(_) | Trouble::Broken(_))));
+        assert!(shim.lacks().is_none());
+    }
+}
+
+#[test]
+fn who_has_no_user_waits_for_all_that_is_on_record_and_for_a_short_lease() {
+    let wait = |shim: &Takeover| {
+        let earlier = shim.settled().expect("nothing is in the way").earlier;
+        shim.record.limits.wait(earlier, None).as_millis()
+    };
+    let mut first = follower(1, None);
+    first.record.is_first = true;
+    asked(&mut first, &mut refusing(&["ACL"])).expect("it does without");
+    assert_eq!(wait(&first), 0, "nothing was before");
+    let mut second = follower(2, None);
+    asked(&mut second, &mut refusing(&["ACL"])).expect("it does without");
+    assert_eq!(wait(&second), 1010, "who has left no record had short leases");
+    // One with a user was before, and then users were forbidden.
+    let (mut server, mut fenced) = (Server::default(), waited_for(3, 5051));
+    fenced.record.is_first = true;
+    assert!(dialogue(&mut fenced, &mut server));
+    server.refused = vec!["ACL SETUSER", "ACL DELUSER"];
+    let mut third = follower(4, None);
+    asked(&mut third, &mut server).expect("it does without");
+    assert_eq!(wait(&third), 5051);
+    assert!(!third.settled().is_some_and(|own| own.earlier.same_data));
+}
+
+#[test]
+fn lost_connections_are_ended_where_that_is_allowed_and_else_followed() {
+    for (refused, ends) in [(&["ACL"][..], true), (&["ACL", "CLIENT KILL"], false), (&["CLIENT KILL"], false)]
+    {
+        let (mut server, mut shim) = (refusing(refused), follower(1, None));
+        asked(&mut shim, &mut server).expect("it does without");
+        let number = shim.settled().expect("nothing is in the way").number;
+        shim.lost(7);
+        assert!(shim.settled().is_none(), "the server may be another one");
+        let asked_then = asked(&mut shim, &mut server).expect("it does without");
+        assert_eq!(asked_then.contains(&"CLIENT KILL".to_owned()), ends, "{refused:?}: {asked_then:?}");
+        assert_eq!(shim.settled().expect("it goes on").number, number, "{refused:?}");
+    }
+}
+
+#[test]
+fn who_does_not_know_the_run_takes_each_connection_for_another_one() {
+    let (mut server, mut shim) = (refusing(&["INFO"]), follower(1, None));
+    asked(&mut shim, &mut server).expect("it does without");
+    let number = shim.settled().expect("nothing is in the way").number;
+    shim.recheck();
+    asked(&mut shim, &mut server).expect("it does without");
+    assert_eq!(shim.settled().expect("it goes on").number, number, "the same connection");
+    shim.restart();
+    asked(&mut shim, &mut server).expect("it does without");
+    assert_ne!(shim.settled().expect("it goes on").number, number);
 }
