@@ -33,6 +33,7 @@ const LOSSES: u64 = 0xd6e8_feb8_6659_fd93;
 const HEATS: u64 = 0xa076_1d64_78bd_642f;
 const NEAR: u64 = 0x5851_f42d_4c95_7f2d;
 const HANDOVERS: u64 = 0x2545_f491_4f6c_dd1d;
+const MANAGED: u64 = 0x1d8e_4e27_c47d_124f;
 const SECRET: Secret = Secret([7; 16]);
 
 pub(crate) struct Cluster {
@@ -74,15 +75,23 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(seed: u64, allowed: FaultSet, with_text: bool) -> Cluster {
         let mut random = SimRandom::new(seed);
-        let [mut features, mut stores, mut strangers, mut losses, mut heats, mut near, mut handovers] =
-            [FEATURES, STORES, STRANGERS, LOSSES, HEATS, NEAR, HANDOVERS]
-                .map(|source| SimRandom::new(seed ^ source));
+        let [
+            mut features,
+            mut stores,
+            mut strangers,
+            mut losses,
+            mut heats,
+            mut near,
+            mut handovers,
+            mut managed,
+        ] = [FEATURES, STORES, STRANGERS, LOSSES, HEATS, NEAR, HANDOVERS, MANAGED]
+            .map(|source| SimRandom::new(seed ^ source));
         let shape = Shape::draw(&mut random, &mut features, allowed);
         let shape = shape.with_controllers_troubles(&mut stores, allowed);
         let shape = shape.with_foreign_writers(&mut strangers);
         let shape = shape.with_storage_that_loses(&mut losses, allowed);
         let shape = shape.with_heat(&mut heats, allowed).with_near_copies(&mut near);
-        let shape = shape.with_handovers(&mut handovers, allowed);
+        let shape = shape.with_handovers(&mut handovers, allowed).with_managed_servers(&mut managed);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));

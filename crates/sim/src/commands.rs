@@ -262,6 +262,8 @@ pub(crate) fn verdict(reply: &[u8]) -> Result<CommandVerdict, String> {
         "changed nothing",
         "does not own the key",
         "the connection to storage broke before the reply",
+        // What blocked at a shim that leaves.
+        "UNBLOCKED",
     ];
     match harmless.iter().any(|words| says(words)) {
         true => Ok(CommandVerdict::NoEffect),

@@ -248,6 +248,7 @@ impl Cluster {
             ("unknown", watch.unknown),
             ("refused", watch.refused),
             ("late_writes", late_writes),
+            ("unfenced", u64::from(self.shape.is_unfenced())),
             ("storage_downs", watch.storage_downs),
             ("messages_lost", watch.messages_lost),
             ("maps", watch.maps),

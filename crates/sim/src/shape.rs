@@ -16,6 +16,22 @@ use wire::{
 use crate::fault_kind::{FaultKind, FaultSet};
 use crate::random::SimRandom;
 
+/// What storage does not allow of that which keeps others from writing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RefusedFences {
+    /// A user for each incarnation.
+    pub(crate) users: bool,
+    /// The end of a lost connection.
+    pub(crate) kills: bool,
+}
+
+impl RefusedFences {
+    /// Whether this command is refused.
+    pub(crate) fn covers(self, name: &[u8], sub: &[u8]) -> bool {
+        self.users && name == b"ACL" || self.kills && name == b"CLIENT" && sub == b"KILL"
+    }
+}
+
 /// The draw of one seed. Times are microseconds of virtual time.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -40,6 +56,8 @@ pub(crate) struct Shape {
     pub(crate) faults: FaultSet,
     /// Others write to storage, too, and may.
     pub(crate) bounded: Option<Bounded>,
+    /// What servers refuse of fences, where mode `bounded` does without.
+    pub(crate) refused: RefusedFences,
     /// Others do although they must not.
     pub(crate) foreign: bool,
     foreign_writes: ForeignWritePolicy,
@@ -199,6 +217,7 @@ impl Shape {
             },
             faults: faults(random, features, allowed, chosen),
             bounded,
+            refused: RefusedFences::default(),
             foreign: false,
             foreign_writes: ForeignWritePolicy::Warn,
             trackers,
@@ -276,10 +295,23 @@ impl Shape {
         Shape { faults: kinds.fold(self.faults, FaultSet::with), ..self }
     }
 
+    /// In half of the clusters in mode `bounded` servers refuse some fences, or all.
+    pub(crate) fn with_managed_servers(self, managed: &mut SimRandom) -> Shape {
+        let on = managed.percent(50) && self.bounded.is_some();
+        let (users, kills) = managed.pick(&[(true, true), (true, false), (false, true)]);
+        let refused = RefusedFences { users: on && users, kills: on && kills };
+        Shape { refused, ..self }
+    }
+
     /// In half of the clusters routers hold copies themselves.
     pub(crate) fn with_near_copies(self, near: &mut SimRandom) -> Shape {
         let objects_max = if near.percent(50) { near.pick(&[1, 4, 64, 64]) } else { 0 };
         Shape { near: NearSettings { objects_max, heat_min: 1, ..NearSettings::default() }, ..self }
+    }
+
+    /// Whether what an earlier shim or a lost connection has sent may be written late, and is followed then.
+    pub(crate) fn is_unfenced(&self) -> bool {
+        self.refused != RefusedFences::default()
     }
 
     /// Whether others than DistCache write to storage.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use protocol::shim;
 use protocol::storage::StorageEvent;
 use protocol::storage::network::{Backend as _, ConnectionId, StorageInput};
-use protocol::storage::redis::Redis;
+use protocol::storage::redis::{FenceDemand, Redis, RedisSettings};
 use wire::resp::Command;
 
 use crate::cluster::Cluster;
@@ -54,7 +54,13 @@ impl Cluster {
         let address = format!("server {}", self.server_of(slot));
         let timeout = Duration::from_micros(self.shape.storage_timeout());
         let record = self.shape.lease_record(seed, self.world.now() == 0);
-        let settings = settings(address, timeout, self.world.random.number(), record);
+        let settings = RedisSettings {
+            fence_demand: match self.shape.bounded {
+                None => FenceDemand::Always,
+                Some(_) => FenceDemand::WherePossible,
+            },
+            ..settings(address, timeout, self.world.random.number(), record)
+        };
         *self.backend(slot) = Backend {
             machine: Some(Redis::new(settings)),
             links: Links::new(life << LIFE_SHIFT | (slot as u64) << SLOT_SHIFT),

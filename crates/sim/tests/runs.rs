@@ -53,6 +53,27 @@ fn much_happens_in_a_few_runs() {
     }
 }
 
+/// Where servers allow no fence, what earlier shims and lost connections write late is followed like what others write.
+#[test]
+fn unfenced_writes_are_followed() {
+    let kinds = [
+        FaultKind::StorageLoss,
+        FaultKind::StorageTimeout,
+        FaultKind::SlowStorage,
+        FaultKind::CrashShim,
+        FaultKind::PauseShim,
+        FaultKind::Replace,
+        FaultKind::FeedLoss,
+    ];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    let reports = (500..564).map(|seed| run(seed, 15, kinds));
+    let unfenced: Vec<SimReport> = reports.filter(|report| report.counts["unfenced"] > 0).collect();
+    let (hits, late) = unfenced
+        .iter()
+        .fold((0, 0), |(hits, late), report| (hits + report.hits, late + report.counts["late_writes"]));
+    assert!(unfenced.len() >= 8 && hits > 1000 && late > 10, "{}: {hits} hits, {late} late", unfenced.len());
+}
+
 /// Routers answer from copies of their own, whatever befalls them, and nobody reads what was replaced.
 #[test]
 fn near_copies_are_never_stale() {

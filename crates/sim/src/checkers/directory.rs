@@ -31,7 +31,13 @@ impl Cluster {
         };
         for index in written {
             let key = self.keys[index].key.clone();
-            self.holders().for_each(|holder| self.check_current(holder, &key));
+            for holder in self.holders() {
+                match self.shape.is_unfenced() {
+                    // It may be late.
+                    true => self.check_fresh(holder, index),
+                    false => self.check_current(holder, &key),
+                }
+            }
         }
     }
 
@@ -114,6 +120,10 @@ impl Cluster {
     /// What a node could serve its shim would invalidate.
     pub(crate) fn check_known(&mut self) {
         let mut unknown = None;
+        // Two shims may write side by side, and each is told of what the other one writes.
+        if self.shape.refused.users {
+            return;
+        }
         for host in self.holders() {
             let own = &self.hosts[host];
             let (Some(node), Some(id)) = (own.holder(), own.role.peer()) else { continue };

@@ -14,7 +14,8 @@ use crate::network::HostId;
 
 impl Cluster {
     /// Each read shows what storage held when it was asked for, or as long before as mode `bounded` allows; and nothing
-    /// older than what the same client had written ahead of it, or anybody through DistCache before it was asked.
+    /// older than what the same client had written ahead of it, or anybody through DistCache before it was asked, unless storage
+    /// allows no fence.
     pub(crate) fn check_reads(&mut self, key: usize) {
         let allowed = self.shape.staleness_max();
         let operations = &self.history.keys[key];
@@ -36,10 +37,12 @@ impl Cluster {
             let known = before.checked_sub(1).map_or(0, |place| written[place]);
             let ahead = read.after.map(|place| &operations[place as usize]).filter(binds);
             let ahead = ahead.and_then(|write| write.executed);
-            read.invoked
-                .saturating_sub(allowed)
-                .max(known.min(read.invoked))
-                .max(ahead.map_or(0, |(time, _)| time))
+            let bound = read.invoked.saturating_sub(allowed);
+            // What comes late, or by another shim beside this one, is seen as others' writes are.
+            if self.shape.is_unfenced() {
+                return bound;
+            }
+            bound.max(known.min(read.invoked)).max(ahead.map_or(0, |(time, _)| time))
         };
         for read in operations.iter().filter(|one| one.what.reads()) {
             let HistoryOutcome::Told(told) = &read.outcome else { continue };

@@ -11,6 +11,7 @@ use wire::resp::{Command, reply};
 use super::leases::LeaseBook;
 use super::world::{Event, HABITS, Scene, World};
 use crate::random::SimRandom;
+use crate::shape::RefusedFences;
 use crate::storage::redis::{Outcome, RedisServer};
 use crate::storage::site::{Done, Site};
 use crate::storage::{Effect, settings};
@@ -80,7 +81,10 @@ impl Scene for RedisScene {
     const NOTICED: u64 = 10_000_000;
 
     fn build(_random: &mut SimRandom) -> (RedisScene, Vec<Site<RedisServer>>) {
-        (RedisScene { leases: LeaseBook::new(LIMITS) }, vec![Site::new(RedisServer::new(), HABITS)])
+        (
+            RedisScene { leases: LeaseBook::new(LIMITS) },
+            vec![Site::new(RedisServer::new(RefusedFences::default()), HABITS)],
+        )
     }
 
     fn machine(&self, seed: u64) -> Box<dyn Backend> {

@@ -13,6 +13,7 @@ use wire::resp::{Command, reply};
 use super::redis::{self, redis_settings};
 use super::world::{Event, HABITS, Party, Scene, World};
 use crate::random::SimRandom;
+use crate::shape::RefusedFences;
 use crate::storage::Effect;
 use crate::storage::redis::{Outcome, RedisServer, commands};
 use crate::storage::site::{Done, Server, Site};
@@ -245,7 +246,7 @@ impl Scene for SentinelScene {
     fn build(random: &mut SimRandom) -> (SentinelScene, Vec<Site<Member>>) {
         let truth = View { primary: 0, epoch: 1 };
         let servers = (0..SERVERS).map(|server| {
-            let mut redis = RedisServer::new();
+            let mut redis = RedisServer::new(RefusedFences::default());
             redis.set_primary(server == truth.primary);
             Member::Redis(redis)
         });

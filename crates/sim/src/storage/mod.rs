@@ -72,7 +72,7 @@ impl Server {
         let habits =
             Habits { part_percent: 1, part_delay: shape.storage_latency * 2, late_percent: 0, late_delay: 0 };
         Server {
-            site: Site::new(RedisServer::new(), habits),
+            site: Site::new(RedisServer::new(shape.refused), habits),
             clock: HostClock::draw(random, wrong),
             paused_until: 0,
             parked: VecDeque::new(),

@@ -10,6 +10,7 @@ use wire::resp::{Command, RespLimits, reply, take_command};
 
 use super::data::{Data, Effect};
 use super::site::Server;
+use crate::shape::RefusedFences;
 
 /// The user of connections that have not said who they are; it may do everything.
 const DEFAULT: &[u8] = b"default";
@@ -67,6 +68,7 @@ pub(crate) struct RedisServer {
     saved: Option<Bytes>,
     /// It answers BUSY to all but a few commands.
     pub(crate) is_busy: bool,
+    refused: RefusedFences,
 }
 
 impl Server for RedisServer {
@@ -157,7 +159,7 @@ pub(crate) fn commands(received: &mut BytesMut) -> Vec<Command> {
 }
 
 impl RedisServer {
-    pub(crate) fn new() -> RedisServer {
+    pub(crate) fn new(refused: RefusedFences) -> RedisServer {
         RedisServer {
             data: Data::default(),
             clients: BTreeMap::new(),
@@ -171,6 +173,7 @@ impl RedisServer {
             library: None,
             saved: None,
             is_busy: false,
+            refused,
         }
     }
 
@@ -271,6 +274,7 @@ impl RedisServer {
         let sub = command.get(1).unwrap_or_default().to_ascii_uppercase();
         let (mut out, mut killed, mut effect, mut tracked) = (Vec::new(), Vec::new(), Effect::Read, None);
         match (name.as_slice(), sub.as_slice()) {
+            _ if self.refused.covers(&name, &sub) => reply::error(b"NOPERM not to this user", &mut out),
             (b"HELLO", _) => self.hello(client, command, &mut out),
             (b"ACL", b"WHOAMI") => reply::bulk(&self.clients[&client].user, &mut out),
             (b"ACL", b"LIST") => self.acl_list(&mut out),
