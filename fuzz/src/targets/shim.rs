@@ -181,6 +181,7 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
                 short_leases: bytes.arbitrary()?,
                 tracks_reads: bytes.arbitrary()?,
                 reports_no_changes: bytes.arbitrary()?,
+                unfenced: bytes.arbitrary()?,
             };
             let recorded = Duration::from_millis(bytes.int_in_range(0..=70_000)?);
             let unrecorded = match bytes.int_in_range(0..=2)? {
