@@ -140,7 +140,8 @@ mod tests {
         let seen = |index: usize| ServerSeen {
             shim: ShimId(index as u16),
             address: "127.0.0.1:1".parse().expect("an address"),
-            keys: 0,
+            keys: Some(0),
+            others_untold: None,
             sample: (0..keys)
                 .map(|key| Bytes::from(format!("key-{{{}}}:{key}", key % 97)))
                 .filter(|key| {
