@@ -11,6 +11,14 @@ use super::network::{ConnectionId, Endpoint, Network, StorageInput};
 use super::{NoteLevel, StorageEvent};
 use crate::time::Time;
 
+/// An answer.
+pub(super) struct Found {
+    pub(super) server: SocketAddr,
+    /// It was true at some time after this.
+    pub(super) asked: Time,
+    pub(super) value: Value,
+}
+
 struct Trip {
     connection: ConnectionId,
     server: SocketAddr,
@@ -29,7 +37,7 @@ pub(super) struct Discovery {
     remedy: Remedy,
     timeout: Duration,
     trip: Option<Trip>,
-    found: Option<(SocketAddr, Value)>,
+    found: Option<Found>,
     refusal: Option<String>,
     /// Why nobody could be asked, as the log has it.
     trouble: Option<String>,
@@ -51,7 +59,7 @@ impl Discovery {
         self.refusal.as_deref()
     }
 
-    pub(super) fn take_found(&mut self) -> Option<(SocketAddr, Value)> {
+    pub(super) fn take_found(&mut self) -> Option<Found> {
         self.found.take()
     }
 
@@ -119,7 +127,7 @@ impl Discovery {
                 Ok(_) if trip.logging_in => trip.logging_in = false,
                 Ok(value) => {
                     (self.refusal, self.trouble) = (None, None);
-                    self.found = Some((server, value));
+                    self.found = Some(Found { server, asked: trip.since, value });
                     return self.end(network);
                 }
                 Err(error) => {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use wire::resp::Command;
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, Found};
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
 use super::step::StorageStep;
@@ -138,8 +138,8 @@ impl RedisCluster {
     fn step_owner(&mut self, step: &mut StorageStep<'_>, connection: ConnectionId, input: StorageInput) {
         if self.discovery.owns(connection) {
             self.discovery.step(input, step.network, step.events);
-            if let Some((server, found)) = self.discovery.take_found() {
-                let text = found.bytes().cloned().unwrap_or_default();
+            if let Some(Found { server, value, .. }) = self.discovery.take_found() {
+                let text = value.bytes().cloned().unwrap_or_default();
                 self.inputs.push_back(Input::Seen { server, text });
             }
             return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use wire::resp::{Command, Value};
 
-use super::discovery::Discovery;
+use super::discovery::{Discovery, Found};
 use super::login::Login;
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::redis::{Redis, RedisSettings};
@@ -16,6 +16,8 @@ use crate::time::Time;
 /// How often the next sentinel is asked, while storage is up and while it is not.
 const ASK_INTERVAL: Duration = Duration::from_millis(500);
 const ASK_INTERVAL_DOWN: Duration = Duration::from_millis(100);
+/// How long one sentinel is waited for: the others have their turns behind it.
+const ANSWERS_MAX: Duration = Duration::from_secs(1);
 
 /// `server` is for the primary but for its address.
 #[derive(Clone, Debug)]
@@ -42,10 +44,18 @@ pub struct RedisSentinel {
     discovery: Discovery,
     asked: usize,
     asked_at: Time,
-    current: Option<(Primary, Redis)>,
+    /// What each sentinel has said last, and when it was asked.
+    said: Vec<Option<(Time, Primary)>>,
+    /// The primary of the last failover that any sentinel has told of.
+    newest: Option<Primary>,
+    /// The last primary that was used.
+    known: Option<Primary>,
+    current: Option<Redis>,
     /// Reconnects of the servers before this one.
     reconnects: u64,
     switches: u64,
+    /// Number of the last watch that a server before this one was told of.
+    watches: u64,
 }
 
 impl Backend for RedisSentinel {
@@ -66,11 +76,14 @@ impl Backend for RedisSentinel {
                 self.discovery.step(input, step.network, step.events);
                 return self.discovered(step);
             }
-            StorageInput::Tick => self.ask(step),
+            StorageInput::Tick => {
+                self.leave_unvouched(step);
+                self.ask(step);
+            }
             _ => {}
         }
         match (&mut self.current, input) {
-            (Some((_, redis)), input) => redis.step(step.now, input, step.network, step.events),
+            (Some(redis), input) => redis.step(step.now, input, step.network, step.events),
             (None, StorageInput::Store(store)) => {
                 step.events.push(StorageEvent::Lost { ticket: store.ticket, sent: false });
             }
@@ -113,24 +126,29 @@ impl RedisSentinel {
         let question = Command::from_args(&["SENTINEL", "MASTER", &name]);
         let login = Login::new(sentinel_user, sentinel_password);
         RedisSentinel {
-            discovery: Discovery::new(login, question, remedy, server.timeout),
+            discovery: Discovery::new(login, question, remedy, server.timeout.min(ANSWERS_MAX)),
             settings: server,
+            said: vec![None; sentinels.len()],
             sentinels,
             asked: 0,
             asked_at: Time(0),
+            newest: None,
+            known: None,
             current: None,
             reconnects: 0,
             switches: 0,
+            watches: 0,
         }
     }
 
     fn redis(&self) -> Option<&Redis> {
-        self.current.as_ref().map(|(_, redis)| redis)
+        self.current.as_ref()
     }
 
     /// The sentinels in turn: one that is cut off from the others knows old news only.
     fn ask(&mut self, step: &mut StorageStep<'_>) {
-        let interval = if self.is_up() { ASK_INTERVAL } else { ASK_INTERVAL_DOWN };
+        let interval =
+            if self.is_up() && !self.hears_of_another() { ASK_INTERVAL } else { ASK_INTERVAL_DOWN };
         if step.now.since(self.asked_at) < interval {
             return;
         }
@@ -140,9 +158,19 @@ impl RedisSentinel {
     }
 
     fn discovered(&mut self, step: &mut StorageStep<'_>) {
-        let Some((sentinel, found)) = self.discovery.take_found() else { return };
-        match primary(&found, sentinel.ip()) {
-            Some(primary) => self.adopt(step, primary),
+        let Some(Found { server: sentinel, asked, value }) = self.discovery.take_found() else { return };
+        match primary(&value, sentinel.ip()) {
+            Some(primary) => {
+                if let Some(place) = self.sentinels.iter().position(|known| *known == sentinel) {
+                    self.said[place] = Some((asked, primary));
+                    if self.newest.is_none_or(|newest| primary.epoch > newest.epoch) {
+                        self.newest = Some(primary);
+                    }
+                }
+                if !self.needs_majority() || self.is_agreed(step.now, primary) {
+                    self.adopt(step, primary);
+                }
+            }
             None => {
                 let text = format!("{sentinel}: an answer without an address");
                 step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
@@ -150,25 +178,93 @@ impl RedisSentinel {
         }
     }
 
+    /// Where another process may be this shim, on another host, a few sentinels that are cut off from the others must not keep two
+    /// of them at work, each before a primary of its own.
+    fn needs_majority(&self) -> bool {
+        self.settings.standby.is_some()
+    }
+
+    fn majority(&self) -> usize {
+        self.sentinels.len() / 2 + 1
+    }
+
+    /// For how long a sentinel's word counts: each has its turn meanwhile, however many do not answer.
+    fn word_max(&self) -> Duration {
+        (ANSWERS_MAX + ASK_INTERVAL) * self.sentinels.len() as u32 + ANSWERS_MAX
+    }
+
+    /// How many sentinels have named this primary lately.
+    fn vouching(&self, now: Time, address: SocketAddr) -> usize {
+        let counts = |(at, primary): &&(Time, Primary)| {
+            primary.address == address && now.since(*at) <= self.word_max()
+        };
+        self.said.iter().flatten().filter(counts).count()
+    }
+
+    /// Whether most sentinels name this primary, and none a later one.
+    fn is_agreed(&self, now: Time, primary: Primary) -> bool {
+        self.vouching(now, primary.address) >= self.majority() && !self.is_earlier(primary)
+    }
+
+    /// Whether there was a failover to another one after the one to this.
+    fn is_earlier(&self, primary: Primary) -> bool {
+        let newest = self.newest.filter(|newest| newest.address != primary.address);
+        newest.is_some_and(|newest| newest.epoch > primary.epoch)
+    }
+
+    /// Whether some sentinel names another primary than the one that is used: the others are asked at once.
+    fn hears_of_another(&self) -> bool {
+        let used = self.known.map(|primary| primary.address);
+        self.needs_majority() && self.said.iter().flatten().any(|(_, primary)| Some(primary.address) != used)
+    }
+
+    /// Serves nothing any more on the word of a few, and takes nothing over.
+    fn leave_unvouched(&mut self, step: &mut StorageStep<'_>) {
+        let used = self.known.filter(|_| self.current.is_some() && self.needs_majority());
+        let Some(primary) = used else { return };
+        let (address, all) = (primary.address, self.sentinels.len());
+        let vouching = self.vouching(step.now, address);
+        if vouching < self.majority() {
+            self.leave(step, format!("only {vouching} of {all} sentinels say that {address} is the primary"));
+        } else if self.is_earlier(primary) && !self.is_up() {
+            self.leave(
+                step,
+                format!("a sentinel knows a later primary than {address}, and the others not yet"),
+            );
+        }
+    }
+
+    /// Lets go of the server that is used.
+    fn leave(&mut self, step: &mut StorageStep<'_>, reason: String) {
+        let Some(mut redis) = self.current.take() else { return };
+        self.watches = redis.watch_last();
+        self.reconnects += redis.reconnects() + u64::from(redis.is_up());
+        redis.step(step.now, StorageInput::Leave, step.network, step.events);
+        step.events.push(StorageEvent::Down { reason });
+    }
+
     /// Another server is another storage state: its takeover has a number of its own. What was sent to the old one and is
     /// carried out late there is lost with that one's data.
     fn adopt(&mut self, step: &mut StorageStep<'_>, primary: Primary) {
         let up = self.is_up();
-        let mut watches = 0;
-        if let Some((known, redis)) = &mut self.current {
-            known.epoch = known.epoch.max(if known.address == primary.address { primary.epoch } else { 0 });
+        if let Some(known) = &mut self.known {
+            let same = known.address == primary.address;
+            known.epoch = known.epoch.max(if same { primary.epoch } else { 0 });
             let newer = primary.epoch > known.epoch || primary.epoch == known.epoch && !up;
-            if known.address == primary.address || !newer {
-                return;
+            match same {
+                true if self.current.is_some() => return,
+                false if !newer => return,
+                _ => {}
             }
-            let reason = format!("the primary is {} now", primary.address);
-            let text = format!("sentinels have switched: {reason}, was {}", known.address);
-            step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
-            watches = redis.watch_last();
-            self.reconnects += redis.reconnects() + u64::from(up);
-            redis.step(step.now, StorageInput::Leave, step.network, step.events);
-            step.events.push(StorageEvent::Down { reason });
+            if !same {
+                let reason = format!("the primary is {} now", primary.address);
+                let text = format!("sentinels have switched: {reason}, was {}", known.address);
+                step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
+                self.leave(step, reason);
+            }
         }
+        let epoch = self.known.map_or(0, |known| known.epoch).max(primary.epoch);
+        self.known = Some(Primary { epoch, ..primary });
         // What the one before has granted is on record there.
         let settings = self.settings.clone();
         let settings = if self.switches == 0 { settings } else { settings.after_another() };
@@ -179,8 +275,8 @@ impl RedisSentinel {
             seed: self.settings.seed.wrapping_add(self.switches),
             ..settings
         });
-        redis.forget_watches(watches);
-        self.current = Some((primary, redis));
+        redis.forget_watches(self.watches);
+        self.current = Some(redis);
     }
 }
 

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use bytes::{Bytes, BytesMut};
 use protocol::coherence::lease::EarlierIncarnations;
 use protocol::storage::network::{Backend, ConnectionId, Endpoint};
+use protocol::storage::redis::RedisSettings;
 use protocol::storage::redis_sentinel::{RedisSentinel, RedisSentinelSettings};
 use wire::resp::{Command, reply};
 
@@ -28,6 +29,10 @@ const TOLD_LATE: u64 = 8_000_000;
 const DEMOTED: u64 = 3_000_000;
 /// Everybody who can know of another primary knows by then: pauses that have begun before, and each sentinel's turn.
 const FOLLOWED: u64 = 8_000_000;
+/// The same where most of the sentinels have to say so, of which one is told late.
+const AGREED: u64 = 12_000_000;
+/// By then nobody serves on the word of the only sentinel that is left.
+const ABANDONED: u64 = 7_000_000;
 
 /// A replica is chosen only if it has followed for so long: then nothing is left in its buffers that came before.
 const FOLLOWS: u64 = 2_000_000;
@@ -45,6 +50,10 @@ pub(super) struct SentinelScene {
     truth: View,
     /// At which failover each server became the primary last.
     epochs: [u64; SERVERS],
+    /// The processes know that there are several of them.
+    several: bool,
+    /// Most of the sentinels stay away until then.
+    lost_until: u64,
     /// This sentinel hears of nothing any more from now on.
     deaf: Option<usize>,
     /// Since when each server follows another one, and has read what came before.
@@ -69,6 +78,8 @@ pub(super) enum SentinelEvent {
     Back(usize),
     /// All who can know of another primary have had the time for it, undisturbed.
     Followed { epoch: u64 },
+    /// All but one of the sentinels have been gone for long, undisturbed.
+    Abandoned,
 }
 
 /// A server or a sentinel of the group.
@@ -182,6 +193,18 @@ impl SentinelScene {
         }
     }
 
+    /// Only one sentinel is left: who is cut off from the others sees no more of them either.
+    fn lose_most(world: &mut World<SentinelScene>) {
+        let left = world.random.index(SENTINELS);
+        for sentinel in (0..SENTINELS).filter(|sentinel| *sentinel != left) {
+            world.sites[SERVERS + sentinel].refuses = true;
+            world.own_event(1, SentinelEvent::Back(SERVERS + sentinel));
+        }
+        world.alone_until = world.now + ABANDONED;
+        world.scene.lost_until = world.alone_until;
+        world.queue.push(world.alone_until, Event::Own(SentinelEvent::Abandoned));
+    }
+
     /// The sentinels agree on another primary, whatever the old one does.
     fn fail_over(world: &mut World<SentinelScene>) {
         let old = world.scene.truth.primary;
@@ -206,11 +229,12 @@ impl SentinelScene {
             world.queue.push(world.now + wait, Event::Own(SentinelEvent::Told { sentinel, view }));
         }
         let closes = world.random.percent(70);
-        let wait = if world.random.percent(20) { FOLLOWED } else { world.random.below(DEMOTED) };
+        let followed = if world.scene.several { AGREED } else { FOLLOWED };
+        let wait = if world.random.percent(20) { followed } else { world.random.below(DEMOTED) };
         let demoted = SentinelEvent::Demoted { server: old, epoch: view.epoch, closes };
         world.queue.push(world.now + wait, Event::Own(demoted));
-        if wait == FOLLOWED {
-            world.alone_until = world.now + FOLLOWED;
+        if wait == followed {
+            world.alone_until = world.now + followed;
             world.queue.push(world.alone_until, Event::Own(SentinelEvent::Followed { epoch: view.epoch }));
         }
     }
@@ -261,9 +285,12 @@ impl Scene for SentinelScene {
         let sites = servers.chain(sentinels).map(|member| Site::new(member, HABITS)).collect();
         let deaf = random.percent(30).then(|| random.index(SENTINELS));
         let follows = [None, Some(0), Some(0)];
+        let several = random.percent(50);
         (
             SentinelScene {
                 truth,
+                several,
+                lost_until: 0,
                 epochs: [1, 0, 0],
                 deaf,
                 follows,
@@ -281,7 +308,10 @@ impl Scene for SentinelScene {
             name: "group".to_owned(),
             sentinel_user: None,
             sentinel_password: None,
-            server: redis_settings(seed),
+            server: RedisSettings {
+                standby: self.several.then_some((seed >> 8) as u8 % 3),
+                ..redis_settings(seed)
+            },
         }))
     }
 
@@ -313,7 +343,8 @@ impl Scene for SentinelScene {
 
     fn trouble(world: &mut World<SentinelScene>, draw: u64) -> Result<(), String> {
         match draw {
-            0..60 => SentinelScene::fail_over(world),
+            0..55 => SentinelScene::fail_over(world),
+            55..60 => SentinelScene::lose_most(world),
             60..80 => SentinelScene::goes_away(world),
             80..90 => {
                 // As a failover begins: the primary does not answer.
@@ -368,6 +399,10 @@ impl Scene for SentinelScene {
                     SentinelScene::demote(world, server, closes);
                 }
             }
+            SentinelEvent::Back(site) if site >= SERVERS && world.now <= world.scene.lost_until => {
+                let due = world.scene.lost_until + 1;
+                world.queue.push(due, Event::Own(SentinelEvent::Back(site)));
+            }
             SentinelEvent::Back(site) => world.sites[site].refuses = false,
             SentinelEvent::Followed { epoch } if epoch == world.scene.truth.epoch => {
                 let (primary, processes) = (world.scene.truth.primary, 0..world.processes.len());
@@ -380,6 +415,19 @@ impl Scene for SentinelScene {
                 }
             }
             SentinelEvent::Followed { .. } => {}
+            SentinelEvent::Abandoned
+                if world.scene.several
+                    && world.sites[SERVERS..].iter().filter(|sentinel| sentinel.refuses).count() > 1 =>
+            {
+                let mut processes = 0..world.processes.len();
+                let serves = |process: usize| {
+                    world.is_up(process) && world.rests_until(Party::Process(process)).is_none()
+                };
+                if let Some(process) = processes.find(|process| serves(*process)) {
+                    return Err(format!("process {process} serves on the word of one sentinel"));
+                }
+            }
+            SentinelEvent::Abandoned => {}
         }
         Ok(())
     }
