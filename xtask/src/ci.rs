@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn all_steps_together_take_half_an_hour() {
-        assert!(BUDGETS.iter().map(|(_, seconds)| seconds).sum::<u64>() <= 1800);
+    fn all_steps_together_take_little_more_than_half_an_hour() {
+        assert!(BUDGETS.iter().map(|(_, seconds)| seconds).sum::<u64>() <= 2100);
         let told = |seconds| time_told("test", Some(Duration::from_secs(seconds)));
         assert_eq!(told(55), "        test    55.0 s of  55 s");
         assert!(told(61).ends_with("over its budget"));
