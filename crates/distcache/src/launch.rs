@@ -17,6 +17,7 @@ use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
 use runtime::tls::Certificates;
 use runtime::upgrade::{Predecessor, Successor};
+use sd_notify::NotifyState;
 
 /// How often a process looks whether a member has ended although nobody stopped it.
 const WATCH: Duration = Duration::from_millis(200);
@@ -114,8 +115,22 @@ pub(crate) fn launch_after(
         running.end();
         return Err(error);
     }
+    tell_supervisor(&[NotifyState::MainPid(std::process::id()), NotifyState::Ready]);
     predecessor.finish();
     Ok(running)
+}
+
+/// Every listener accepts: says so to whoever reads standard output, and to the supervisor.
+pub(crate) fn tell_ready() {
+    tell_supervisor(&[NotifyState::Ready]);
+    lab::terminal::print("ready");
+}
+
+/// As systemd has it: only where there is one, and it wants to know.
+fn tell_supervisor(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "the supervisor cannot be told ($NOTIFY_SOCKET)");
+    }
 }
 
 impl RunningMembers {
@@ -258,6 +273,7 @@ impl RunningMembers {
             let finished = instances.find(|instance| instance.has_ended());
             ended = finished.map(|instance| instance.id.clone());
         }
+        tell_supervisor(&[NotifyState::Stopping]);
         if ended.is_none() {
             linger_for(self.linger);
         }

@@ -6,7 +6,7 @@ use runtime::upgrade::Predecessor;
 use super::StartArguments;
 use crate::guard::{self, GuardDemand};
 use crate::launch;
-use lab::terminal::{BadInput, print};
+use lab::terminal::BadInput;
 
 /// Run one member of a configuration
 ///
@@ -46,6 +46,6 @@ pub(crate) fn run(arguments: &RunArguments) -> anyhow::Result<()> {
     };
     // Nobody else sets it.
     let _ = started.set(running.reloader());
-    print("ready");
+    launch::tell_ready();
     running.wait(&stop, &upgrade)
 }

@@ -6,7 +6,7 @@ use runtime::upgrade::Predecessor;
 use super::StartArguments;
 use crate::guard::{self, GuardDemand};
 use crate::launch;
-use lab::terminal::{print, say};
+use lab::terminal::say;
 
 /// Run every member of a configuration in this process
 ///
@@ -46,6 +46,6 @@ pub(crate) fn run(arguments: &UpArguments) -> anyhow::Result<()> {
             clients.join(", ")
         ));
     }
-    print("ready");
+    launch::tell_ready();
     running.wait(&stop, &upgrade)
 }

@@ -225,7 +225,7 @@ fn serve(loaded: &Loaded, ids: &[&str], stop: &Stop) -> anyhow::Result<()> {
     if let Some(lacking) = awaited(&running, stop) {
         say(&format!("note     {lacking}; clients get errors until it is"));
     }
-    print("ready");
+    launch::tell_ready();
     running.wait(stop, &NO_UPGRADE)
 }
 

@@ -1,13 +1,16 @@
 //! Processes that another one takes the place of (SIGUSR2): what clients see, old ones and new. Not members of two releases.
 
+use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::cluster::{
-    Client, Cluster, Layout, RedisServer, UP, alone, installed, shared, text, total, until,
+    Client, Cluster, Directory, Layout, Process, RedisServer, UP, alone, distcache, installed, shared, text,
+    total, until,
 };
 use crate::coherence::{hit_ratio, layout};
 use crate::history::History;
@@ -199,4 +202,36 @@ fn a_process_goes_on_where_the_next_one_cannot() {
     assert_eq!(cluster.process(UP).wait().code(), Some(0), "{}", cluster.process(UP).log());
     assert_eq!(text(&cluster.connect(0).call(&["GET", "a"])), "1");
     assert!(successor.runs());
+}
+
+#[test]
+fn a_supervisor_follows_from_one_process_to_the_next() {
+    let _machine = shared();
+    let folder = Directory::new();
+    let cluster = Cluster::unstarted(Layout::embedded(1));
+    let toml = std::fs::read_to_string(&cluster.config).expect("the configuration");
+    let store = format!("embedded://{}", folder.join("store").display());
+    std::fs::write(&cluster.config, toml.replace("embedded:", &store)).expect("written");
+    let socket = UnixDatagram::bind(folder.join("notify")).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(60))).expect("a timeout");
+    let heard = || {
+        let mut bytes = [0; 256];
+        let count = socket.recv(&mut bytes).expect("a word");
+        String::from_utf8_lossy(&bytes[..count]).into_owned()
+    };
+    let mut command = distcache();
+    command
+        .args(["up", "--adopt", "--config"])
+        .arg(&cluster.config)
+        .env("NOTIFY_SOCKET", folder.join("notify"));
+    let mut process = Process::start(UP, command, &folder.join("up.log"));
+    process.wait_for_line("ready");
+    assert_eq!(heard(), "READY=1\n");
+    let successor = Successor::of(Pid::from_raw(process.id() as i32).expect("a process"));
+    assert_eq!(heard(), format!("MAINPID={}\nREADY=1\n", successor.0.as_raw_nonzero()));
+    assert_eq!(process.wait().code(), Some(0), "{}", process.log());
+    // As it is once every listener accepts, whichever process it is.
+    assert_eq!(heard(), "READY=1\n");
+    successor.signal(Signal::TERM);
+    assert_eq!(heard(), "STOPPING=1\n");
 }
