@@ -107,6 +107,7 @@ pub(crate) fn launch_after(
         let (routers, others): (Vec<&str>, Vec<&str>) = ids.iter().partition(is_router);
         running.spawn(loaded, &routers, stop)?;
         running.wait_linked(Predecessor::LINKS_MAX, stop)?;
+        running.stages[0].instances.iter().for_each(|router| router.orders.take_new_clients(true));
         predecessor.take_members().context("the process before does not hand over")?;
         running.spawn(loaded, &others, stop)?;
         running.serve(loaded, ids, stop)
@@ -303,7 +304,7 @@ impl RunningMembers {
     /// New clients are the next process's already: it gets all members but the routers, which go on for their clients.
     fn give_way(mut self, mut successor: Successor, stop: &Stop) -> anyhow::Result<()> {
         let [routers, others @ ..] = &mut self.stages;
-        routers.instances.iter().for_each(|router| router.orders.retire());
+        routers.instances.iter().for_each(|router| router.orders.take_new_clients(false));
         let mut disordered: Vec<String> = others.iter_mut().flat_map(LaunchStage::end).collect();
         disordered.extend(self.end_services());
         successor.give_members().context("the next process has not brought up its members")?;

@@ -72,7 +72,11 @@ const LINES: &[(&str, i32, &[&str])] = &[
         2,
         &["--set lease", "write SECTION.KEY=VALUE", "cluster.lease_ms=500"],
     ),
-    ("check --config GOOD --set clutser.lease_ms=3", 2, &["--set clutser.lease_ms=3", "cluster, security"]),
+    (
+        "check --config GOOD --set clutser.lease_ms=3",
+        2,
+        &["--set clutser.lease_ms=3", "cluster, placement, security"],
+    ),
     (
         "check --config GOOD --set cluster.leas_ms=3",
         2,

@@ -284,8 +284,13 @@ impl Role for RouterDriver {
     }
 
     /// Accepts and reads nothing more; each client is closed when its last command is answered.
-    fn retire(&mut self, io: &mut Io) {
-        self.listeners.iter().for_each(|listener| io.retire_listener(*listener));
+    fn take_new_clients(&mut self, io: &mut Io, taken: bool) {
+        for listener in &self.listeners {
+            match taken {
+                true => io.open_listener(*listener),
+                false => io.retire_listener(*listener),
+            }
+        }
     }
 
     fn stopping(&mut self, io: &mut Io) -> bool {

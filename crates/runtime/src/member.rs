@@ -52,8 +52,8 @@ pub trait Role: Send + 'static {
     /// Takes what is hot in the cluster now. Only routers tell it to clients.
     fn tell_hot_keys(&mut self, _io: &mut Io, _hot: &[HotKeyView]) {}
 
-    /// Takes no new clients from now on: another process does. Only routers have some.
-    fn retire(&mut self, _io: &mut Io) {}
+    /// Takes new clients from now on, or no more: another process does. Only routers have some.
+    fn take_new_clients(&mut self, _io: &mut Io, _taken: bool) {}
 
     /// As [`Driver::rest`].
     fn rest(&mut self, now: Time) -> Duration;
@@ -267,7 +267,7 @@ impl<R: Role> Running<R> {
                 Order::Settings(config) => self.role.set(io, config),
                 Order::Purge { scope, done } => self.role.purge(io, scope, done),
                 Order::HotKeys(hot) => self.role.tell_hot_keys(io, &hot),
-                Order::Retire => self.role.retire(io),
+                Order::NewClients { taken } => self.role.take_new_clients(io, taken),
             }
         }
     }

@@ -32,8 +32,10 @@ pub enum Order {
     },
     /// What is hot in the cluster now, for members that tell clients.
     HotKeys(Arc<[HotKeyView]>),
-    /// Another process takes new clients.
-    Retire,
+    /// New clients are this process' from now on, or another one's.
+    NewClients {
+        taken: bool,
+    },
 }
 
 /// The orders that a member has not taken yet; clones share them. Each of its threads takes them on its own.
@@ -54,7 +56,7 @@ impl Default for Orders {
 struct WaitingOrders {
     settings: Option<Arc<Config>>,
     hot: Option<Arc<[HotKeyView]>>,
-    retires: bool,
+    new_clients: Option<bool>,
     purges: VecDeque<(PurgeScope, Purged)>,
     wakes: Vec<Box<dyn Fn() + Send>>,
 }
@@ -86,11 +88,11 @@ impl Orders {
         }
     }
 
-    /// For all threads.
-    pub fn retire(&self) {
+    /// Whether new clients are `taken` here, told to all threads.
+    pub fn take_new_clients(&self, taken: bool) {
         for thread in 0..self.waiting.len() {
             let mut waiting = self.waiting(thread);
-            waiting.retires = true;
+            waiting.new_clients = Some(taken);
             waiting.wakes.iter().for_each(|wake| wake());
         }
     }
@@ -115,9 +117,9 @@ impl Orders {
         let mut waiting = self.waiting(self.own);
         let settings = waiting.settings.take().map(Order::Settings);
         let hot = waiting.hot.take().map(Order::HotKeys);
-        let retires = std::mem::take(&mut waiting.retires).then_some(Order::Retire);
+        let new_clients = waiting.new_clients.take().map(|taken| Order::NewClients { taken });
         let purges = waiting.purges.drain(..).map(|(scope, done)| Order::Purge { scope, done });
-        settings.into_iter().chain(hot).chain(retires).chain(purges).collect()
+        settings.into_iter().chain(hot).chain(new_clients).chain(purges).collect()
     }
 
     fn waiting(&self, thread: usize) -> MutexGuard<'_, WaitingOrders> {

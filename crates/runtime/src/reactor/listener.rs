@@ -44,7 +44,10 @@ impl Io {
     pub fn listen(&mut self, address: &Address) -> io::Result<ListenerId> {
         let mut socket = ListenerSocket::bind(address)?;
         let id = ListenerId(self.listeners.len() as u32);
-        socket.register(&self.registry, id.token())?;
+        // A process that has not found the others yet leaves clients to the one before.
+        if !sockets::are_held() {
+            socket.register(&self.registry, id.token())?;
+        }
         let shared = SharedSocket::new(address, &socket);
         self.listeners.push(Some(Listener {
             address: socket.local_address(address),
@@ -91,6 +94,16 @@ impl Io {
         self.listeners[listener.0 as usize].as_ref().expect("an open listener").address.clone()
     }
 
+    /// Accepts from now on what another process has left to this one.
+    pub fn open_listener(&mut self, listener: ListenerId) {
+        let listening = self.listeners[listener.0 as usize].as_mut();
+        if let Some(socket) = listening.and_then(|listener| listener.socket.as_mut())
+            && let Err(error) = socket.register(&self.registry, listener.token())
+        {
+            tracing::error!(%error, "a listening socket cannot be watched");
+        }
+    }
+
     /// Stops accepting here, as of a listener that others share; what was dealt out to them is still theirs.
     pub fn retire_listener(&mut self, listener: ListenerId) {
         if self.listeners[listener.0 as usize].as_ref().is_some_and(|listener| listener.socket.is_some()) {
@@ -100,8 +113,8 @@ impl Io {
 
     /// Stops accepting. Connections accepted before stay.
     pub fn close_listener(&mut self, listener: ListenerId) {
-        let closed = self.listeners[listener.0 as usize].take();
-        if let Some(mut socket) = closed.and_then(|mut listener| listener.socket.take()) {
+        let mut closed = self.listeners[listener.0 as usize].take();
+        if let Some(socket) = closed.as_mut().and_then(|listener| listener.socket.as_mut()) {
             // Another process may have it, too: closing it alone would leave it watched.
             socket.deregister(&self.registry);
         }

@@ -153,6 +153,7 @@ impl Predecessor {
     /// # Errors
     /// It hangs.
     pub fn take_members(&mut self) -> io::Result<()> {
+        sockets::hold(false);
         let taken = self
             .channel
             .say(UpgradeWord::Serving)

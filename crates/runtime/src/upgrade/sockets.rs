@@ -14,6 +14,7 @@ pub(super) type NamedSocket = (Address, OwnedFd);
 static SOCKETS: Mutex<Sockets> = Mutex::new(Sockets { inherited: Vec::new(), listening: Vec::new() });
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
 static ARE_GIVEN: AtomicBool = AtomicBool::new(false);
+static ARE_HELD: AtomicBool = AtomicBool::new(false);
 
 struct Sockets {
     inherited: Vec<NamedSocket>,
@@ -73,8 +74,18 @@ pub(super) fn release() {
     sockets().listening.clear();
 }
 
+/// Whether sockets that listen now accept nothing before they are told to.
+pub(crate) fn are_held() -> bool {
+    ARE_HELD.load(Ordering::Acquire)
+}
+
+pub(super) fn hold(held: bool) {
+    ARE_HELD.store(held, Ordering::Release);
+}
+
 pub(super) fn inherit(given: Vec<NamedSocket>) {
     sockets().inherited = given;
+    hold(true);
 }
 
 /// Closes what was given and is not listened at any more, by this process' configuration.
