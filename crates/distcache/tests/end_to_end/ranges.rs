@@ -70,8 +70,11 @@ impl Small {
     /// Its file, with one number set.
     fn write(&self, number: &Number, value: &str) {
         let unix = |member: &str| format!("unix://{}", self.socket(member).display());
+        // Weights count where others have laid the keys out.
+        let distribution = if number.key == "weight" { "ketama" } else { "ring" };
         let sections = [
             ("[cluster]", "secret = \"00112233445566778899aabbccddeeff\"\nlease_ms = 100".to_owned()),
+            ("[placement]", format!("distribution = {distribution:?}")),
             ("[limits]", String::new()),
             ("[heat]", String::new()),
             ("[near]", "objects_max = 8".to_owned()),
