@@ -45,6 +45,8 @@ use keys::{GROUP, JepsenKeys};
 use meter::Meter;
 use report::JepsenReport;
 
+/// A person who upgrades looks whether all is well before the next member: caches fill meanwhile.
+const BETWEEN_MEMBERS: Duration = Duration::from_millis(600);
 /// What clients see while members are replaced one by one by a restart: their router closes their connection.
 const ROLLING_ERRORS: [&str; 3] = ["client: UnexpectedEof", "client: ConnectionReset", "client: BrokenPipe"];
 
@@ -418,6 +420,7 @@ impl JepsenRound<'_> {
                 cluster.terminate(id)?;
                 cluster.run(id)?;
                 cluster.wait_linked()?;
+                std::thread::sleep(BETWEEN_MEMBERS);
             }
         }
         meter.fault(false);
