@@ -307,11 +307,14 @@ impl RunningMembers {
         routers.instances.iter().for_each(|router| router.orders.take_new_clients(false));
         let mut disordered: Vec<String> = others.iter_mut().flat_map(LaunchStage::end).collect();
         disordered.extend(self.end_services());
-        successor.give_members().context("the next process has not brought up its members")?;
-        tracing::info!(successor = successor.id(), "another process has taken the place of this one");
-        let until = Instant::now() + self.retirement;
-        while self.stages[0].has_clients() && Instant::now() < until && !stop.wait_timeout(WATCH) {}
+        let given = successor.give_members();
+        if given.is_ok() {
+            tracing::info!(successor = successor.id(), "another process has taken the place of this one");
+            let until = Instant::now() + self.retirement;
+            while self.stages[0].has_clients() && Instant::now() < until && !stop.wait_timeout(WATCH) {}
+        }
         disordered.extend(self.end());
+        given.context("the next process has not brought up its members")?;
         match disordered.as_slice() {
             [] => Ok(()),
             ids => bail!("{} did not stop in good order; see the log above", ids.join(", ")),

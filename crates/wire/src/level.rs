@@ -21,6 +21,11 @@ pub struct Levels {
 /// all that members tell each other or leave behind. Tests let both serve together.
 pub const LEVELS: Levels = Levels { min: 1, max: if NEXT { 2 } else { 1 } };
 
+/// The level of the first release, which is meant where none is told.
+pub const fn first() -> u8 {
+    1
+}
+
 /// The release that this build is of, as members tell each other and people.
 pub const RELEASE: &str =
     if NEXT { concat!(env!("CARGO_PKG_VERSION"), "+next") } else { env!("CARGO_PKG_VERSION") };

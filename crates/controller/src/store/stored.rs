@@ -14,7 +14,7 @@ pub type StoredRoster = protocol::controller::StoredMap<Roster>;
 #[derive(Serialize, Deserialize)]
 struct Text {
     epoch: u32,
-    #[serde(default = "first_level")]
+    #[serde(default = "wire::level::first")]
     level: u8,
     history: u64,
     by: String,
@@ -27,10 +27,6 @@ struct TextNode {
     /// In thousandths.
     share: u16,
     drained: bool,
-}
-
-fn first_level() -> u8 {
-    1
 }
 
 /// What a later release has written into a map, by where it stands there. It is written again, so that nothing is lost while

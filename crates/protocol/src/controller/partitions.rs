@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use wire::level;
 use wire::{ClusterMap, LEVELS, NodeId, NodeMember, Peer, SHARE_WHOLE};
 
 use crate::time::Time;
@@ -19,9 +20,6 @@ const STEP: u16 = SHARE_WHOLE / 4;
 /// A cluster that changes every second comes here after 68 years. What says that it is further is wrong, and who
 /// followed it would leave no epoch for the maps to come.
 const EPOCH_MAX: u32 = u32::MAX / 2;
-
-/// What every release speaks that does not say what it speaks.
-const LEVEL_FIRST: u8 = 1;
 
 /// How long members may be silent, how fast one takes its partition back, and what the controller speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,7 +310,7 @@ impl Partitions {
 
     /// A member that speaks less than the map's level takes it down at once; it rises when everybody who may be there has said more.
     fn set_level(&mut self, now: Time) -> bool {
-        let lowest = self.levels.values().copied().fold(self.terms.level_max, u8::min).max(LEVEL_FIRST);
+        let lowest = self.levels.values().copied().fold(self.terms.level_max, u8::min).max(level::first());
         let silent = |(member, liveness): (&Peer, &Liveness)| {
             !self.levels.contains_key(member) && !self.is_overdue(now, liveness)
         };

@@ -27,7 +27,7 @@ pub struct Heartbeat {
     #[serde(default)]
     pub release: String,
     /// The highest feature level that the sender and the controllers that it hears of speak.
-    #[serde(default = "first_level")]
+    #[serde(default = "wire::level::first")]
     pub level: u8,
     /// The members whose roles this release knows.
     #[serde(deserialize_with = "known_roles")]
@@ -54,10 +54,10 @@ pub struct HeartbeatReply {
     #[serde(default)]
     pub history: u64,
     /// The feature level that all members speak.
-    #[serde(default = "first_level")]
+    #[serde(default = "wire::level::first")]
     pub level: u8,
     /// The highest that the controller speaks.
-    #[serde(default = "first_level")]
+    #[serde(default = "wire::level::first")]
     pub level_max: u8,
     /// The members that the controllers know. Those that only the receiver's configuration has own nothing yet.
     #[serde(default)]
@@ -72,11 +72,6 @@ pub struct HeartbeatReply {
     /// The hottest keys of the cluster, for routers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hot: Vec<HotKeyView>,
-}
-
-/// What is spoken by whoever does not say what.
-fn first_level() -> u8 {
-    1
 }
 
 /// A later release may have further roles, of which this one can say nothing.
