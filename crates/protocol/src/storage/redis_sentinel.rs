@@ -247,21 +247,24 @@ impl RedisSentinel {
     /// carried out late there is lost with that one's data.
     fn adopt(&mut self, step: &mut StorageStep<'_>, primary: Primary) {
         let up = self.is_up();
-        if let Some(known) = &mut self.known {
-            let same = known.address == primary.address;
-            known.epoch = known.epoch.max(if same { primary.epoch } else { 0 });
-            let newer = primary.epoch > known.epoch || primary.epoch == known.epoch && !up;
-            match same {
-                true if self.current.is_some() => return,
-                false if !newer => return,
-                _ => {}
+        match &mut self.known {
+            Some(known) if known.address == primary.address => {
+                known.epoch = known.epoch.max(primary.epoch);
+                if self.current.is_some() {
+                    return;
+                }
             }
-            if !same {
+            Some(known) => {
+                let newer = primary.epoch > known.epoch || primary.epoch == known.epoch && !up;
+                if !newer {
+                    return;
+                }
                 let reason = format!("the primary is {} now", primary.address);
                 let text = format!("sentinels have switched: {reason}, was {}", known.address);
                 step.events.push(StorageEvent::Note { level: NoteLevel::Warning, text });
                 self.leave(step, reason);
             }
+            None => {}
         }
         let epoch = self.known.map_or(0, |known| known.epoch).max(primary.epoch);
         self.known = Some(Primary { epoch, ..primary });
