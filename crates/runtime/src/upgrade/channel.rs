@@ -65,6 +65,10 @@ impl UpgradeChannel {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 Err(io::Error::new(io::ErrorKind::TimedOut, format!("it is not {word:?} after {patience:?}")))
             }
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(io::Error::new(
+                error.kind(),
+                "the other process has ended; what it said stands before this",
+            )),
             Err(error) => Err(error),
         }
     }
@@ -172,6 +176,7 @@ mod tests {
         let silent = other.expect(UpgradeWord::Done, Duration::from_millis(1)).unwrap_err();
         assert_eq!(silent.kind(), io::ErrorKind::TimedOut);
         drop(own);
-        assert_eq!(other.expect(UpgradeWord::Done, SECOND).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        let ended = other.expect(UpgradeWord::Done, SECOND).unwrap_err();
+        assert!(ended.kind() == io::ErrorKind::UnexpectedEof && ended.to_string().contains("has ended"));
     }
 }
