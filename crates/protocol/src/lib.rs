@@ -7,6 +7,7 @@ pub mod hash;
 pub mod heat;
 mod key_view;
 pub mod load;
+pub mod migration;
 pub mod node;
 pub mod placement;
 pub mod policy;

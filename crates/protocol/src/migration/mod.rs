@@ -1,0 +1,356 @@
+//! Keys that change their server while they are served, as a machine between a shim and its storage: each key has one home at each
+//! instant, and commands follow it there. Not which keys have to move, nor who has them in the end.
+//!
+//! A key that moves is at its old home as long as it is there. Its home changes when the old one says that it is deleted: until then
+//! it was restored at the new one, where nobody has asked for it. So a process that dies anywhere in between leaves a key whose home
+//! the next one can see, and what it does again changes nothing.
+
+mod moving_key;
+mod route;
+mod scan;
+mod servers;
+mod transfer;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use slab::Slab;
+use smallvec::SmallVec;
+use wire::ShimId;
+
+use crate::coherence::lease::EarlierIncarnations;
+use crate::storage::{CommandControl, StorageEvent, Store};
+use crate::time::Time;
+use moving_key::{MovingKey, Settled};
+use scan::Scan;
+use servers::{MigrationPlace, MigrationServer};
+
+/// Which keys leave a shim's storage, and to whose they go.
+pub trait Departures: fmt::Debug + Send + Sync {
+    /// The shim whose storage has the key in the end; none if it stays.
+    fn destination(&self, key: &[u8]) -> Option<ShimId>;
+}
+
+/// How much is done at once.
+#[derive(Clone, Copy, Debug)]
+pub struct MigrationConfig {
+    /// How long a command may wait for the server that has its key.
+    pub patience: Duration,
+    /// Keys on their way at the same time for whom nobody waits.
+    pub transfers_max: usize,
+    /// How many of these may begin in a second; 0 is no limit.
+    pub keys_per_second_max: u32,
+}
+
+/// All that the machine can see.
+#[derive(Clone, Debug)]
+pub enum Input {
+    Store(Store),
+    Control {
+        ticket: u64,
+        control: CommandControl,
+    },
+    Release {
+        number: u64,
+        clean: bool,
+    },
+    /// From the connections to the storage of the shim itself.
+    Home(StorageEvent),
+    /// From the connections to another shim's.
+    Destination {
+        shim: ShimId,
+        event: StorageEvent,
+    },
+    /// Keys leave from now on, for the storage of `destinations`.
+    Begin {
+        departures: Arc<dyn Departures>,
+        destinations: Vec<ShimId>,
+    },
+    /// No command for a key that leaves comes any more.
+    Close,
+    Tick,
+}
+
+/// All that it can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// To the shim's machine.
+    Report(StorageEvent),
+    /// Connect to another shim's storage and fence earlier processes of this shim there.
+    Connect {
+        shim: ShimId,
+    },
+    Leave {
+        shim: ShimId,
+    },
+    Store {
+        place: MigrationPlace,
+        store: Store,
+    },
+    Control {
+        place: MigrationPlace,
+        ticket: u64,
+        control: CommandControl,
+    },
+    Release {
+        place: MigrationPlace,
+        number: u64,
+        clean: bool,
+    },
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum MigrationPhase {
+    /// Nothing moves.
+    #[default]
+    Idle,
+    /// Not every destination can be reached yet. Everything is at home.
+    Connecting,
+    /// What was asked at home before has not been answered.
+    Draining,
+    Moving,
+    /// Nothing that leaves is at home any more.
+    Moved,
+    /// As `Moved`, and nothing more comes: what is on its way ends.
+    Closing,
+}
+
+/// What there is to tell people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MigrationProgress {
+    pub phase: MigrationPhase,
+    /// Keys that were moved by this process.
+    pub moved: u64,
+    /// How many keys the server had when they were gone through last, and how many have been looked at since.
+    pub keys: u64,
+    pub seen: u64,
+    /// Keys that the destination does not take, and the last reason.
+    pub stuck: u64,
+    pub reason: Option<String>,
+}
+
+/// Commands that wait for their keys.
+#[derive(Clone, Debug)]
+struct HeldCommands {
+    store: Store,
+    keys: SmallVec<[Bytes; 1]>,
+    shim: ShimId,
+    since: Time,
+}
+
+/// Commands of the shim that a destination has.
+#[derive(Clone, Debug)]
+struct Sent {
+    shim: ShimId,
+    /// Indexes of commands that were for the home alone, so that their replies are missing.
+    left_out: SmallVec<[usize; 2]>,
+    count: usize,
+}
+
+/// A question of the machine's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum MoveQuestion {
+    /// Everything that was asked before on its connection has been answered.
+    Drain(usize),
+    Count,
+    /// The next keys, in this round.
+    Scan(u64),
+    Dump(Bytes),
+    Restore(Bytes),
+    /// Whether the destination has it although it takes nothing.
+    Exists(Bytes),
+    /// `restored`: the destination has it from this process.
+    Delete {
+        key: Bytes,
+        restored: bool,
+    },
+    /// What was restored goes again, as the old home does not let go of it.
+    Undo(Bytes),
+    /// A connection watches nothing any more.
+    Unwatch,
+}
+
+pub struct Migration {
+    config: MigrationConfig,
+    phase: MigrationPhase,
+    departures: Option<Arc<dyn Departures>>,
+    home: MigrationServer,
+    destinations: BTreeMap<ShimId, MigrationServer>,
+    /// Commands on connections of their own, at home.
+    apart: BTreeMap<u64, Store>,
+    /// Which of them were told to end, to be asked again.
+    recalled: BTreeSet<u64>,
+    /// Connections that watch, elsewhere than at home.
+    watches: BTreeMap<u64, ShimId>,
+    watch_last: u64,
+    /// Up to here they have watched what may have gone elsewhere since.
+    watch_void: u64,
+    drains: BTreeSet<usize>,
+    questions: Slab<(MigrationPlace, MoveQuestion)>,
+    units: Slab<HeldCommands>,
+    sent: BTreeMap<u64, Sent>,
+    keys: BTreeMap<Bytes, MovingKey>,
+    /// Keys whose transfer waits for a server.
+    halted: Vec<Bytes>,
+    /// The same of the next tick.
+    later: Vec<Bytes>,
+    settled: Settled,
+    /// Commands at home for keys that could not be moved.
+    at_home: BTreeMap<u64, SmallVec<[Bytes; 1]>>,
+    /// Units that have their keys and wait for a server alone.
+    held: BTreeSet<usize>,
+    scan: Scan,
+    progress: MigrationProgress,
+    /// What incarnation the shim was told of.
+    told: Option<u64>,
+    /// Its next one has another number, since a server is another one than it was; and a destination was that.
+    is_void: bool,
+    other_data: bool,
+}
+
+/// One step: when it is taken and what it does.
+struct MigrationStep<'a> {
+    now: Time,
+    effects: &'a mut Vec<Effect>,
+}
+
+impl MigrationStep<'_> {
+    fn report(&mut self, event: StorageEvent) {
+        self.effects.push(Effect::Report(event));
+    }
+}
+
+impl Migration {
+    pub fn new(config: MigrationConfig) -> Migration {
+        Migration {
+            config,
+            phase: MigrationPhase::Idle,
+            departures: None,
+            home: MigrationServer::default(),
+            destinations: BTreeMap::new(),
+            apart: BTreeMap::new(),
+            recalled: BTreeSet::new(),
+            watches: BTreeMap::new(),
+            watch_last: 0,
+            watch_void: 0,
+            drains: BTreeSet::new(),
+            questions: Slab::new(),
+            units: Slab::new(),
+            sent: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            halted: Vec::new(),
+            later: Vec::new(),
+            settled: Settled::default(),
+            at_home: BTreeMap::new(),
+            held: BTreeSet::new(),
+            scan: Scan::default(),
+            progress: MigrationProgress::default(),
+            told: None,
+            is_void: false,
+            other_data: false,
+        }
+    }
+
+    pub fn progress(&self) -> MigrationProgress {
+        MigrationProgress {
+            phase: self.phase.clone(),
+            stuck: self.stuck_count() as u64,
+            ..self.progress.clone()
+        }
+    }
+
+    /// Commands that are at no server.
+    pub fn waiting_count(&self) -> usize {
+        self.units.len()
+    }
+
+    pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
+        let step = &mut MigrationStep { now, effects };
+        match input {
+            Input::Store(store) => self.store(step, store),
+            Input::Control { ticket, control } => self.control(step, ticket, control),
+            Input::Release { number, clean } => {
+                let place =
+                    self.watches.remove(&number).map_or(MigrationPlace::Home, MigrationPlace::Destination);
+                step.effects.push(Effect::Release { place, number, clean });
+            }
+            Input::Home(event) => self.server_event(step, MigrationPlace::Home, event),
+            Input::Destination { shim, event } => {
+                self.server_event(step, MigrationPlace::Destination(shim), event);
+            }
+            Input::Begin { departures, destinations } => self.begin(step, departures, destinations),
+            Input::Close if self.phase == MigrationPhase::Moved => self.phase = MigrationPhase::Closing,
+            Input::Close => {}
+            Input::Tick => {
+                self.give_up(step);
+                self.halted.append(&mut self.later);
+            }
+        }
+        self.advance(step);
+    }
+
+    fn begin(
+        &mut self,
+        step: &mut MigrationStep<'_>,
+        departures: Arc<dyn Departures>,
+        destinations: Vec<ShimId>,
+    ) {
+        if self.phase != MigrationPhase::Idle {
+            return;
+        }
+        self.phase = MigrationPhase::Connecting;
+        self.departures = Some(departures);
+        self.progress = MigrationProgress::default();
+        for shim in destinations {
+            self.destinations.insert(shim, MigrationServer::default());
+            step.effects.push(Effect::Connect { shim });
+        }
+    }
+
+    /// From one phase to the next as soon as it is over.
+    fn advance(&mut self, step: &mut MigrationStep<'_>) {
+        let reached = self.home.is_up() && self.destinations.values().all(MigrationServer::is_up);
+        if self.phase == MigrationPhase::Connecting && reached {
+            self.drain(step);
+        }
+        if self.phase == MigrationPhase::Draining && self.is_drained() {
+            self.phase = MigrationPhase::Moving;
+            self.scan = Scan::default();
+            // Proofs are the home's from now on, whoever else answers.
+            self.tell_up(step, EarlierIncarnations::NONE);
+        }
+        if matches!(self.phase, MigrationPhase::Moving | MigrationPhase::Moved | MigrationPhase::Closing) {
+            self.resume(step);
+            self.pump_units(step);
+            self.carry_on(step);
+        }
+        if self.phase == MigrationPhase::Closing && self.is_quiet() {
+            self.leave(step);
+        }
+    }
+
+    /// Nothing is anywhere but at home.
+    fn is_quiet(&self) -> bool {
+        let owes = self.destinations.values().any(|server| server.owes_fence);
+        self.units.is_empty() && self.sent.is_empty() && self.questions.is_empty() && !owes
+    }
+
+    fn leave(&mut self, step: &mut MigrationStep<'_>) {
+        for shim in std::mem::take(&mut self.destinations).into_keys() {
+            step.effects.push(Effect::Leave { shim });
+        }
+        self.phase = MigrationPhase::Idle;
+        self.departures = None;
+        self.settled = Settled::default();
+        self.keys.clear();
+        self.watches.clear();
+        self.tell_up(step, EarlierIncarnations::NONE);
+    }
+}
+
+#[cfg(test)]
+mod tests;
