@@ -61,7 +61,7 @@ use protocol::placement;
 use protocol::placement::agreement::{AgreedMode, Agreement};
 use protocol::placement::slot;
 use protocol::storage::MarkedPart;
-use protocol::storage::redis::FenceName;
+use protocol::storage::redis::{FenceName, FenceShare};
 use serde::Deserialize;
 use wire::{
     ClusterMap, LEVELS, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
@@ -407,11 +407,14 @@ impl Config {
 
     /// Whose the users are that fence this shim's incarnations from others.
     pub fn fence(&self, shim: ShimId) -> FenceName {
-        let slots = matches!(self.sharding(), Sharding::Slots).then(|| {
-            let (first, end) = slot::range(shim, self.shims.len());
-            (first, end - 1)
-        });
-        FenceName { cluster: self.secret_id(), shim: self.shim(shim).id.clone(), slots }
+        let share = match self.sharding() {
+            Sharding::Slots => {
+                let (first, end) = slot::range(shim, self.shims.len());
+                FenceShare::Slots(first, end - 1)
+            }
+            Sharding::Ring | Sharding::Pool(_) => FenceShare::Whole,
+        };
+        FenceName { cluster: self.secret_id(), shim: self.shim(shim).id.clone(), share }
     }
 
     /// What tells this cluster from those with other secrets, whatever people call them.
@@ -462,9 +465,9 @@ impl Config {
             });
             LayerMap { name: layer.name.clone(), partition: layer.partition, nodes: nodes.collect() }
         });
-        let shims = self.shims.iter().enumerate().map(|(index, shim)| ShimMember {
-            id: ShimId(index as u16),
-            rack: rack_id(&shim.rack).expect("racks() lists the rack of every shim"),
+        let shims = self.shims.iter().enumerate().map(|(index, shim)| {
+            let rack = rack_id(&shim.rack).expect("racks() lists the rack of every shim");
+            ShimMember::new(ShimId(index as u16), rack)
         });
         ClusterMap {
             epoch,

@@ -45,7 +45,7 @@ fn placement() -> Arc<Placement> {
         let node = NodeMember { id: NodeId(index), rack: None, capacity: 1000, share: SHARE_WHOLE };
         LayerMap { name: format!("layer-{index}"), partition: Partition::Hash, nodes: vec![node] }
     };
-    let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
+    let shims = vec![ShimMember::new(ShimId(0), RackId(0))];
     let map =
         ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![layer(0), layer(1)], shims };
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
@@ -497,7 +497,9 @@ impl Confusion {
                 shim::Effect::Purged { .. }
                 | shim::Effect::Control { .. }
                 | shim::Effect::Vacant { .. }
-                | shim::Effect::HandOver => {}
+                | shim::Effect::HandOver
+                | shim::Effect::Migrate { .. }
+                | shim::Effect::EndMigration => {}
             }
         }
         self.carries_out = false;

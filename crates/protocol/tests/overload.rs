@@ -68,7 +68,7 @@ impl World {
             level: 1,
             layers: vec![layer],
             sharding: Sharding::Ring,
-            shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+            shims: vec![ShimMember::new(ShimId(0), RackId(0))],
         };
         let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
         let config = ShimConfig {

@@ -28,7 +28,7 @@ fn leaf_and_spine(racks: u16, spines: u16, shims_per_rack: u16) -> ClusterMap {
         nodes: (racks..racks + spines).map(|id| node(id, None)).collect(),
     };
     let shims = (0..racks * shims_per_rack)
-        .map(|id| ShimMember { id: ShimId(id), rack: RackId(id / shims_per_rack) })
+        .map(|id| ShimMember::new(ShimId(id), RackId(id / shims_per_rack)))
         .collect();
     ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![leaf, spine], shims }
 }

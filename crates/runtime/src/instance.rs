@@ -172,7 +172,7 @@ mod tests {
         let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
         let usable = ClusterMap {
             layers: vec![LayerMap { name: "l".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
-            shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+            shims: vec![ShimMember::new(ShimId(0), RackId(0))],
             ..(*map(3)).clone()
         };
         cell.publish(&Arc::new(usable), &Arc::from(["127.0.0.1:1".parse().unwrap()]));

@@ -130,6 +130,11 @@ impl ShimDriver {
                     }
                     Effect::Vacant { gone } => store(io, StorageInput::Vacant { gone }),
                     Effect::HandOver => store(io, StorageInput::HandOver),
+                    Effect::Migrate { keys, destinations } => {
+                        let departures = Arc::new(keys);
+                        store(io, StorageInput::Migrate { departures, destinations });
+                    }
+                    Effect::EndMigration => store(io, StorageInput::EndMigration),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {
                             done(copies);

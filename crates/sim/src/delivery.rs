@@ -1,5 +1,7 @@
 //! Messages reach hosts, machines step, and what they want goes on its way. Decides nothing that a machine decides.
 
+use std::sync::Arc;
+
 use protocol::storage::StorageEvent;
 use protocol::storage::network::StorageInput;
 use protocol::{node, router, shim};
@@ -238,6 +240,11 @@ impl Cluster {
                             self.step_storage(host, StorageInput::Vacant { gone })
                         }
                         shim::Effect::HandOver => self.step_storage(host, StorageInput::HandOver),
+                        shim::Effect::Migrate { keys, destinations } => {
+                            let departures = Arc::new(keys);
+                            self.step_storage(host, StorageInput::Migrate { departures, destinations });
+                        }
+                        shim::Effect::EndMigration => self.step_storage(host, StorageInput::EndMigration),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }
                 }

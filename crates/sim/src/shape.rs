@@ -132,7 +132,7 @@ fn layers(random: &mut SimRandom, racks: u16) -> Vec<LayerMap> {
 fn map(random: &mut SimRandom) -> ClusterMap {
     let shims = random.pick(&[1u16, 2, 2, 3]);
     let racks = random.between(1, u64::from(shims)) as u16;
-    let member = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % racks) };
+    let member = |id: u16| ShimMember::new(ShimId(id), RackId(id % racks));
     ClusterMap {
         epoch: 1,
         level: 1,

@@ -16,7 +16,7 @@ pub use key::{Digest, Key, View};
 pub use level::{LEVELS, Levels, RELEASE};
 pub use map::{
     ClusterMap, Distribution, HashTag, LayerMap, NodeMember, Partition, PoolHash, PoolServer, RackId,
-    SHARE_WHOLE, Sharding, ShimMember, StoragePool, WideHash,
+    Relocation, SHARE_WHOLE, Sharding, ShimMember, ShimState, StoragePool, WideHash,
 };
 pub use member::{NodeId, Peer, RouterId, ShimId};
 pub use message::{Degree, LayerSet, LoadStamp, Loads, Message, Status, TopicKind};

@@ -147,4 +147,50 @@ impl NodeMember {
 pub struct ShimMember {
     pub id: ShimId,
     pub rack: RackId,
+    pub state: ShimState,
+    pub relocation: Relocation,
+}
+
+/// How far keys are that leave a shim's storage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Relocation {
+    /// The shim has them, whichever server they are at.
+    #[default]
+    Moving,
+    /// Routers ask the new shims, which wait. What reaches the old one nevertheless is carried out.
+    Announced,
+    /// The old one takes nothing more, and ends what it has.
+    Closing,
+    /// Their new shims have them.
+    Gone,
+}
+
+/// Whether keys are a shim's, where they are divided anew while they are served.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum ShimState {
+    /// Keys were and will be.
+    #[default]
+    Normal,
+    /// No key was, and some will be.
+    Joining,
+    /// Keys were, and none will be.
+    Leaving,
+    /// No key is.
+    Absent,
+}
+
+impl ShimMember {
+    pub fn new(id: ShimId, rack: RackId) -> ShimMember {
+        ShimMember { id, rack, state: ShimState::Normal, relocation: Relocation::Moving }
+    }
+
+    /// Whether keys are its own before they are divided anew.
+    pub fn is_owner(&self) -> bool {
+        matches!(self.state, ShimState::Normal | ShimState::Leaving)
+    }
+
+    /// Whether keys are its own afterwards.
+    pub fn will_be_owner(&self) -> bool {
+        matches!(self.state, ShimState::Normal | ShimState::Joining)
+    }
 }

@@ -26,9 +26,7 @@ pub(crate) fn run(data: &[u8]) {
 fn map(bytes: &mut Unstructured<'_>) -> Result<ClusterMap> {
     let mut next = 0;
     let shims = (0..bytes.int_in_range(0..=5)?)
-        .map(|index| {
-            Ok(ShimMember { id: ShimId(number(bytes, index)?), rack: RackId(number(bytes, index % 3)?) })
-        })
+        .map(|index| Ok(ShimMember::new(ShimId(number(bytes, index)?), RackId(number(bytes, index % 3)?))))
         .collect::<Result<Vec<_>>>()?;
     let layers = (0..bytes.int_in_range(0..=5)?)
         .map(|layer| {

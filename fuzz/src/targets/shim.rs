@@ -136,8 +136,6 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                     );
                     pending.push((store.ticket, store.commands.len()));
                 }
-                Effect::Release { .. } | Effect::Purged { .. } | Effect::Vacant { .. } | Effect::HandOver => {
-                }
                 Effect::Control { ticket, control: CommandControl::Skip } => {
                     let index = pending.iter().position(|(known, _)| *known == ticket);
                     pending.swap_remove(index.expect("only what storage answers is skipped"));
@@ -149,6 +147,7 @@ fn steps(bytes: &mut Unstructured<'_>) -> Result<()> {
                 } => {
                     assert!(pending.iter().any(|(known, _)| *known == ticket), "there is no ticket {ticket}");
                 }
+                _ => {}
             }
         }
     }

@@ -25,7 +25,7 @@ pub(crate) fn placement(first_up: bool) -> Arc<Placement> {
             LayerMap { name: format!("layer-{id}"), partition, nodes: vec![node] }
         };
         let layers = vec![layer(0, Partition::Rack), layer(1, Partition::Hash)];
-        let shims = (0..2).map(|id| ShimMember { id: ShimId(id), rack: RackId(0) }).collect();
+        let shims = (0..2).map(|id| ShimMember::new(ShimId(id), RackId(0))).collect();
         let map = ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers, shims };
         Arc::new(Placement::new(Secret([3; 16]), map).expect("a well-formed map"))
     }))

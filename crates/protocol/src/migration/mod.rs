@@ -26,7 +26,8 @@ use crate::storage::{CommandControl, StorageEvent, Store};
 use crate::time::Time;
 use moving_key::{MovingKey, Settled};
 use scan::Scan;
-use servers::{MigrationPlace, MigrationServer};
+pub use servers::MigrationPlace;
+use servers::MigrationServer;
 
 /// Which keys leave a shim's storage, and to whose they go.
 pub trait Departures: fmt::Debug + Send + Sync {
@@ -103,7 +104,7 @@ pub enum Effect {
 }
 
 /// How far it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MigrationPhase {
     /// Nothing moves.
     #[default]
@@ -178,6 +179,7 @@ pub struct Migration {
     config: MigrationConfig,
     phase: MigrationPhase,
     departures: Option<Arc<dyn Departures>>,
+    unconnected: Vec<ShimId>,
     home: MigrationServer,
     destinations: BTreeMap<ShimId, MigrationServer>,
     /// Commands on connections of their own, at home.
@@ -230,6 +232,7 @@ impl Migration {
             config,
             phase: MigrationPhase::Idle,
             departures: None,
+            unconnected: Vec::new(),
             home: MigrationServer::default(),
             destinations: BTreeMap::new(),
             apart: BTreeMap::new(),
@@ -256,10 +259,23 @@ impl Migration {
     }
 
     pub fn progress(&self) -> MigrationProgress {
-        MigrationProgress {
-            phase: self.phase.clone(),
-            stuck: self.stuck_count() as u64,
-            ..self.progress.clone()
+        MigrationProgress { phase: self.phase, stuck: self.stuck_count() as u64, ..self.progress.clone() }
+    }
+
+    pub fn phase(&self) -> MigrationPhase {
+        self.phase
+    }
+
+    /// Whether an event of its home is not the shim's alone.
+    pub fn is_concerned(&self, event: &StorageEvent) -> bool {
+        match event {
+            StorageEvent::Up { .. } | StorageEvent::Down { .. } => true,
+            StorageEvent::Replies { ticket, .. }
+            | StorageEvent::Lost { ticket, .. }
+            | StorageEvent::Part { ticket, .. } => {
+                self.phase != MigrationPhase::Idle || self.apart.contains_key(ticket)
+            }
+            _ => self.phase != MigrationPhase::Idle,
         }
     }
 
@@ -282,9 +298,12 @@ impl Migration {
             Input::Destination { shim, event } => {
                 self.server_event(step, MigrationPlace::Destination(shim), event);
             }
-            Input::Begin { departures, destinations } => self.begin(step, departures, destinations),
-            Input::Close if self.phase == MigrationPhase::Moved => self.phase = MigrationPhase::Closing,
-            Input::Close => {}
+            Input::Begin { departures, destinations } => self.begin(departures, destinations),
+            Input::Close => {
+                if self.phase == MigrationPhase::Moved {
+                    self.phase = MigrationPhase::Closing;
+                }
+            }
             Input::Tick => {
                 self.give_up(step);
                 self.halted.append(&mut self.later);
@@ -293,19 +312,19 @@ impl Migration {
         self.advance(step);
     }
 
-    fn begin(
-        &mut self,
-        step: &mut MigrationStep<'_>,
-        departures: Arc<dyn Departures>,
-        destinations: Vec<ShimId>,
-    ) {
+    fn begin(&mut self, departures: Arc<dyn Departures>, destinations: Vec<ShimId>) {
         if self.phase != MigrationPhase::Idle {
             return;
         }
         self.phase = MigrationPhase::Connecting;
         self.departures = Some(departures);
         self.progress = MigrationProgress::default();
-        for shim in destinations {
+        self.unconnected = destinations;
+    }
+
+    /// Only who has the home may displace others at the destinations.
+    fn connect(&mut self, step: &mut MigrationStep<'_>) {
+        for shim in std::mem::take(&mut self.unconnected) {
             self.destinations.insert(shim, MigrationServer::default());
             step.effects.push(Effect::Connect { shim });
         }
@@ -313,6 +332,9 @@ impl Migration {
 
     /// From one phase to the next as soon as it is over.
     fn advance(&mut self, step: &mut MigrationStep<'_>) {
+        if self.home.is_up() {
+            self.connect(step);
+        }
         let reached = self.home.is_up() && self.destinations.values().all(MigrationServer::is_up);
         if self.phase == MigrationPhase::Connecting && reached {
             self.drain(step);
@@ -348,6 +370,7 @@ impl Migration {
         self.settled = Settled::default();
         self.keys.clear();
         self.watches.clear();
+        step.report(StorageEvent::MigrationEnded);
         self.tell_up(step, EarlierIncarnations::NONE);
     }
 }

@@ -12,6 +12,7 @@ use super::moving_key::{MoveStage, MovingKey};
 use super::servers::MigrationPlace;
 use super::transfer::frame;
 use super::{Migration, MigrationPhase, MigrationStep, MoveQuestion};
+use crate::storage::StorageEvent;
 use crate::time::Time;
 
 /// How many keys a question for the next ones asks for.
@@ -65,7 +66,7 @@ impl Migration {
             return;
         }
         if self.scan.is_last && self.scan.in_flight == 0 {
-            self.end_round(step.now);
+            self.end_round(step);
             if self.phase == MigrationPhase::Moved || step.now < self.scan.rests_until {
                 return;
             }
@@ -166,14 +167,15 @@ impl Migration {
 
     /// Keys that are there from the beginning to the end of a round have been met, and none comes: so nothing is left once a round
     /// has found nothing.
-    fn end_round(&mut self, now: Time) {
+    fn end_round(&mut self, step: &mut MigrationStep<'_>) {
         let Scan { found, failed, .. } = self.scan;
         self.restart_scan();
         if failed > 0 {
-            self.scan.rests_until = now.after(REST);
+            self.scan.rests_until = step.now.after(REST);
         } else if found == 0 {
             self.progress.reason = None;
             self.phase = MigrationPhase::Moved;
+            step.report(StorageEvent::Migrated);
         }
     }
 }

@@ -6,6 +6,8 @@ use wire::ShimId;
 
 use super::{Effect, Migration, MigrationPhase, MigrationStep, MoveQuestion};
 use crate::coherence::lease::EarlierIncarnations;
+use crate::shards::invalidate;
+use crate::shim::changed_keys;
 use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
 
 /// Where a command is carried out.
@@ -98,10 +100,27 @@ impl Migration {
                 }
                 step.report(event);
             }
+            StorageEvent::ReadChanged(push) if place == MigrationPlace::Home => {
+                if let Some(push) = self.changed_by_others(push) {
+                    step.report(StorageEvent::ReadChanged(push));
+                }
+            }
             // Of what is at destinations their own shims hear, which is all of it in the end.
             _ if place != MigrationPlace::Home
                 && !matches!(event, StorageEvent::Large { .. } | StorageEvent::Note { .. }) => {}
             event => step.report(event),
+        }
+    }
+
+    /// What moves is deleted here by this machine.
+    fn changed_by_others(&self, push: Bytes) -> Option<Bytes> {
+        let Some(Some(keys)) = changed_keys(&push).filter(|_| self.divides()) else { return Some(push) };
+        let moves = |key: &Bytes| self.keys.contains_key(key) || self.settled.contains(key);
+        let left: Vec<Bytes> = keys.iter().filter(|key| !moves(key)).cloned().collect();
+        match left.len() {
+            0 => None,
+            some if some == keys.len() => Some(push),
+            _ => Some(invalidate(&left)),
         }
     }
 

@@ -156,7 +156,7 @@ mod tests {
         };
         let leaves = (0..nodes).map(|id| node(id, Some(RackId(id % 2)))).collect();
         let spines = (nodes..2 * nodes).map(|id| node(id, None)).collect();
-        let shim = |id: u16| ShimMember { id: ShimId(id), rack: RackId(id % 2) };
+        let shim = |id: u16| ShimMember::new(ShimId(id), RackId(id % 2));
         let map = ClusterMap {
             epoch: 1,
             level: 1,

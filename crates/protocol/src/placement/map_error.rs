@@ -1,7 +1,9 @@
 //! What can be wrong with a cluster map. Checked once, so that lookups cannot fail.
 
 use wire::message::LAYERS_MAX;
-use wire::{ClusterMap, Distribution, Partition, RackId, SHARE_WHOLE, Sharding, StoragePool};
+use wire::{
+    ClusterMap, Distribution, Partition, RackId, SHARE_WHOLE, Sharding, ShimMember, ShimState, StoragePool,
+};
 
 use super::ring::points_of;
 use super::slot::{SLOTS, are_dealt};
@@ -19,6 +21,10 @@ pub enum MapError {
     Layers(usize),
     #[error("the map has no shims, so there is no storage behind the cache")]
     NoShims,
+    #[error("the map has no shims that have keys, before or after they are divided anew")]
+    NoOwners,
+    #[error("keys are divided anew only where they are by a ring")]
+    Changing,
     #[error("{0} shims are more than there are hash slots ({SLOTS})")]
     Slots(usize),
     #[error("a pool of {servers} servers behind {shims} shims, each of which needs one with a weight")]
@@ -64,6 +70,13 @@ fn check_shims(map: &ClusterMap) -> Result<(), MapError> {
     let out_of_place = map.shims.iter().enumerate().find(|(index, shim)| usize::from(shim.id.0) != *index);
     if map.sharding == Sharding::Slots && map.shims.len() > usize::from(SLOTS) {
         return Err(MapError::Slots(map.shims.len()));
+    }
+    let owners = |owns: fn(&ShimMember) -> bool| map.shims.iter().any(owns);
+    if !owners(ShimMember::is_owner) || !owners(ShimMember::will_be_owner) {
+        return Err(MapError::NoOwners);
+    }
+    if map.sharding != Sharding::Ring && map.shims.iter().any(|shim| shim.state != ShimState::Normal) {
+        return Err(MapError::Changing);
     }
     if let Sharding::Pool(pool) = &map.sharding {
         check_pool(pool, map.shims.len())?;

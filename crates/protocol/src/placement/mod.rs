@@ -14,7 +14,8 @@ use bytes::Bytes;
 use siphasher::sip;
 use wire::message::LAYERS_MAX;
 use wire::{
-    ClusterMap, HashTag, Key, LayerMap, NodeId, NodeMember, Partition, RackId, SHARE_WHOLE, Sharding, ShimId,
+    ClusterMap, HashTag, Key, LayerMap, NodeId, NodeMember, Partition, RackId, Relocation, SHARE_WHOLE,
+    Sharding, ShimId, ShimMember, ShimState,
 };
 
 use elastic::Rendezvous;
@@ -56,6 +57,16 @@ enum Shards {
     /// There is no other shim, and nothing to compute.
     One(ShimId),
     Pool(PoolServers),
+    Changing(ChangingRing),
+}
+
+/// Keys that are divided anew while they are served.
+#[derive(Clone, Debug)]
+struct ChangingRing {
+    before: Ring,
+    after: Ring,
+    /// By shim.
+    relocations: Box<[Relocation]>,
 }
 
 /// Where a key is at home. Keys with the same home may go into one command.
@@ -64,6 +75,18 @@ pub struct Home {
     pub shim: ShimId,
     /// Only where storage is divided by slots.
     pub slot: Option<u16>,
+    /// The shim at the other end of its way, while keys are divided anew; the same where it stays.
+    pub other: Option<ShimId>,
+}
+
+/// Whether a shim has a key. No two have it at the same time, as long as each acts on what one of the maps says that follow
+/// each other, and none is followed by the next before all act on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Custody {
+    Own,
+    /// Another one has it and is about to give it up.
+    Awaited,
+    Foreign,
 }
 
 #[derive(Clone, Debug)]
@@ -81,10 +104,7 @@ impl Placement {
         let shards = match &map.sharding {
             Sharding::Pool(_) | Sharding::Ring if map.shims.len() == 1 => Shards::One(map.shims[0].id),
             Sharding::Pool(pool) => Shards::Pool(PoolServers::new(pool)),
-            Sharding::Ring => {
-                let shims = map.shims.iter().map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE));
-                Shards::Ring(Ring::new(&functions.storage, shims))
-            }
+            Sharding::Ring => Shards::ring(&functions, &map),
             Sharding::Slots => Shards::Slots(slot::owners(&map)),
         };
         let racks_count = map.shims.iter().map(|shim| usize::from(shim.rack.0) + 1).max().unwrap_or(0);
@@ -144,15 +164,48 @@ impl Placement {
         match &self.shards {
             Shards::Ring(ring) => {
                 let owner = ring.owner(self.functions.storage(&key.bytes));
-                Home { shim: ShimId(owner.expect("a map without shims is refused")), slot: None }
+                Home::at(ShimId(owner.expect("a map without shims is refused")))
             }
             Shards::Slots(owners) => {
                 let slot = slot::slot(&key.bytes);
-                Home { shim: owners[usize::from(slot)], slot: Some(slot) }
+                Home { slot: Some(slot), ..Home::at(owners[usize::from(slot)]) }
             }
-            Shards::One(shim) => Home { shim: *shim, slot: None },
-            Shards::Pool(pool) => Home { shim: pool.shim(&key.bytes), slot: None },
+            Shards::One(shim) => Home::at(*shim),
+            Shards::Pool(pool) => Home::at(pool.shim(&key.bytes)),
+            Shards::Changing(rings) => rings.home(self.functions.storage(&key.bytes)),
         }
+    }
+
+    /// Whether the shim has the key.
+    pub fn custody(&self, shim: ShimId, key: &Key) -> Custody {
+        match &self.shards {
+            Shards::Changing(rings) => rings.custody(shim, self.functions.storage(&key.bytes)),
+            _ if self.shim(key) == shim => Custody::Own,
+            _ => Custody::Foreign,
+        }
+    }
+
+    /// The shim to whose storage a key of this one is to go or has gone, while keys are divided anew; none if it stays.
+    pub fn departure(&self, from: ShimId, key: &[u8]) -> Option<ShimId> {
+        let Shards::Changing(rings) = &self.shards else { return None };
+        let [before, after] = rings.owners(self.functions.storage(key));
+        (before == from && after != from).then_some(after)
+    }
+
+    /// Whether keys are divided anew.
+    pub fn is_changing(&self) -> bool {
+        matches!(self.shards, Shards::Changing(_))
+    }
+
+    /// The shims whose storage keys of this one go to, while they are divided anew.
+    pub fn destinations(&self, from: ShimId) -> Vec<ShimId> {
+        let goes = |shim: &&ShimMember| match self.map.shims[usize::from(from.0)].state {
+            ShimState::Leaving => shim.will_be_owner(),
+            // Those that stay give to those that come, and to nobody else.
+            ShimState::Normal => shim.state == ShimState::Joining,
+            ShimState::Joining | ShimState::Absent => false,
+        };
+        self.map.shims.iter().filter(goes).map(|shim| shim.id).collect()
     }
 
     /// The part of a key for whose sake it lies with others that have the same one, if it has such a part: by the rule of Redis
@@ -181,7 +234,10 @@ impl Placement {
                 owners.iter().for_each(|shim| shares[usize::from(shim.0)] += 1.0 / owners.len() as f64);
                 shares
             }
-            Shards::One(_) => vec![1.0],
+            Shards::One(shim) => {
+                (0..shims).map(|index| f64::from(u8::from(index == usize::from(shim.0)))).collect()
+            }
+            Shards::Changing(rings) => rings.before.shares(shims),
             Shards::Pool(pool) => pool.shares(shims),
         }
     }
@@ -208,6 +264,70 @@ impl Placement {
     /// The rack of a shim that is known to be in the map. Panics on others.
     pub fn rack_of(&self, shim: ShimId) -> RackId {
         self.map.shims[usize::from(shim.0)].rack
+    }
+}
+
+impl Home {
+    fn at(shim: ShimId) -> Home {
+        Home { shim, slot: None, other: None }
+    }
+}
+
+impl Shards {
+    fn ring(functions: &Functions, map: &ClusterMap) -> Shards {
+        let ring = |owns: fn(&ShimMember) -> bool| {
+            let owners = map.shims.iter().filter(|shim| owns(shim));
+            Ring::new(&functions.storage, owners.map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE)))
+        };
+        let changes = map.shims.iter().any(|shim| shim.is_owner() != shim.will_be_owner());
+        if changes {
+            let relocations = map.shims.iter().map(|shim| shim.relocation).collect();
+            let (before, after) = (ring(ShimMember::is_owner), ring(ShimMember::will_be_owner));
+            return Shards::Changing(ChangingRing { before, after, relocations });
+        }
+        let mut owners = map.shims.iter().filter(|shim| shim.is_owner());
+        match (owners.next(), owners.next()) {
+            (Some(one), None) => Shards::One(one.id),
+            _ => Shards::Ring(ring(ShimMember::is_owner)),
+        }
+    }
+}
+
+impl ChangingRing {
+    fn owners(&self, position: u64) -> [ShimId; 2] {
+        let owner = |ring: &Ring| ShimId(ring.owner(position).expect("a map without owners is refused"));
+        [owner(&self.before), owner(&self.after)]
+    }
+
+    fn home(&self, position: u64) -> Home {
+        let [before, after] = self.owners(position);
+        let (shim, other) = match self.relocation(before) {
+            Relocation::Moving => (before, after),
+            _ => (after, before),
+        };
+        Home { other: Some(other), ..Home::at(shim) }
+    }
+
+    fn relocation(&self, from: ShimId) -> Relocation {
+        self.relocations[usize::from(from.0)]
+    }
+
+    fn custody(&self, shim: ShimId, position: u64) -> Custody {
+        let [before, after] = self.owners(position);
+        let relocation = self.relocation(before);
+        match () {
+            () if before == after => {
+                if shim == before {
+                    Custody::Own
+                } else {
+                    Custody::Foreign
+                }
+            }
+            () if shim == before && relocation < Relocation::Closing => Custody::Own,
+            () if shim == after && relocation == Relocation::Gone => Custody::Own,
+            () if shim == after => Custody::Awaited,
+            () => Custody::Foreign,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ fn secret() -> Secret {
 }
 
 fn shims(racks: u16, per_rack: u16) -> Vec<ShimMember> {
-    (0..racks * per_rack).map(|id| ShimMember { id: ShimId(id), rack: RackId(id / per_rack) }).collect()
+    (0..racks * per_rack).map(|id| ShimMember::new(ShimId(id), RackId(id / per_rack))).collect()
 }
 
 fn node(id: u16, rack: Option<u16>) -> NodeMember {

@@ -131,7 +131,8 @@ impl Shards {
     }
 }
 
-fn invalidate(keys: &[Bytes]) -> Bytes {
+/// A push of a feed that names these keys.
+pub(crate) fn invalidate(keys: &[Bytes]) -> Bytes {
     let mut out = b">2\r\n$10\r\ninvalidate\r\n".to_vec();
     reply::array_header(keys.len(), &mut out);
     keys.iter().for_each(|key| reply::bulk(key, &mut out));

@@ -30,6 +30,7 @@ use crate::storage::{CommandControl, Lane, Reach, StorageEvent, StorageTraits, S
 use crate::time::Time;
 use fan::Fan;
 use feed::Reporters;
+pub(crate) use feed::invalidate;
 use flight::{Asked, Disturbed, Flight, Unit};
 use step::ShardsStep;
 pub use tickets::unblocked;

@@ -54,8 +54,8 @@ impl Shards {
                 }
             }
             StorageEvent::Note { .. } => step.report(event),
-            // Servers are left for good, and not handed over.
-            StorageEvent::Left => {}
+            // Servers are left for good, and not handed over; keys move as the servers have it.
+            StorageEvent::Left | StorageEvent::Migrated | StorageEvent::MigrationEnded => {}
             StorageEvent::Unsubscribed => {
                 server.listens = false;
                 step.report(event);

@@ -42,6 +42,7 @@ impl Shim {
             Message::Cancel(cancel) => {
                 self.waiting
                     .retain(|(origin, waiting)| *origin != from || number(waiting) != Some(cancel.request));
+                self.forget_early(from, Some(cancel.request));
                 return self.message(step, from, message);
             }
             _ => return self.message(step, from, message),
@@ -49,6 +50,7 @@ impl Shim {
         if self.is_leaving() {
             return self.turn_away(step, from, &message, Bytes::from_static(LEAVING));
         }
+        let Some(message) = self.await_key(step.now, from, message) else { return };
         self.windows.asked(step.now, from);
         let waited = requests::waited_before(&message);
         let room = self.has_room(step.now, &message, class);
@@ -207,7 +209,7 @@ impl Shim {
         }
     }
 
-    fn expired(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message) {
+    pub(super) fn expired(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message) {
         self.statistics.expired += 1;
         let told = match self.waiting.limits().waits() {
             true => self.too_late(step.now),
@@ -253,7 +255,7 @@ impl Shim {
 }
 
 /// Number of the request that waits, as its router knows it.
-fn number(message: &Message) -> Option<u64> {
+pub(super) fn number(message: &Message) -> Option<u64> {
     match message {
         Message::Read(read) => Some(read.request),
         Message::Execute(execute) => Some(execute.request),

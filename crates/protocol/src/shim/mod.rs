@@ -24,10 +24,12 @@ mod read_feed;
 mod reads;
 mod refusal;
 mod replies;
+mod resharding;
 mod settings;
 mod statistics;
 mod step;
 mod storage_limit;
+mod ticket;
 mod touch;
 mod tracking;
 mod transaction;
@@ -43,24 +45,23 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use slab::Slab;
 use smallvec::SmallVec;
-use wire::{Key, Message, Peer, RouterId, ShimId, TopicKind, View};
+use wire::{Key, Message, Peer, RouterId, ShimId};
 
 use crate::awake::Awake;
 use crate::coherence::lease::{LeaseLimits, LeaseTerms};
 use crate::hash::KeyMap;
 use crate::heat::{HeatConfig, HeavyHitters, Hottest};
-use crate::key_view::KeyView;
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
 use crate::storage::{CommandControl, Lane, PING, Reach, StorageEvent, StorageTraits, Store};
 use crate::time::Time;
 use holders::Holders;
-use joins::{Origins, Readings};
-use operation::{KeyState, Operation, Origin};
-use read_feed::TrackedRead;
+use joins::Readings;
+use operation::{KeyState, Operation};
 use step::ShimStep;
 use storage_limit::StorageLimit;
+use ticket::{FillTicket, Purpose, Ticket};
 use watch::Watcher;
 
 pub use commands::PurgeTarget;
@@ -69,6 +70,7 @@ pub use feed::{Bounded, FeedState};
 pub use foreign_writers::{ALL_KEYS, ForeignWritePolicy, ForeignWritersSeen};
 pub use inspect::ShimBacklog;
 pub(crate) use read_feed::TRACKED;
+pub use resharding::{DepartingKeys, ReshardingPhase};
 pub use settings::ShimSettings;
 pub use statistics::ShimStatistics;
 pub(crate) use tracking::TRACKED_MAX;
@@ -176,84 +178,13 @@ pub enum Effect {
     },
     /// Nothing is under way, and nothing can be granted any more.
     HandOver,
-}
-
-/// What a storage ticket is for.
-#[derive(Clone, Debug)]
-enum Purpose {
-    Read {
-        origins: Origins,
-        asked: KeyView,
+    /// Keys leave for the storage of these shims: storage moves them, and carries out commands where each is.
+    Migrate {
+        keys: DepartingKeys,
+        destinations: Vec<ShimId>,
     },
-    /// A command that passes the queues by: without keys, or a read of these.
-    Plain {
-        origin: Origin,
-        keys: SmallVec<[Key; 1]>,
-    },
-    /// WATCH.
-    Watch {
-        origin: Origin,
-        first: bool,
-        request: u64,
-    },
-    /// A transaction that writes nothing, on the connection that watches.
-    WatchedRead {
-        origin: Origin,
-        number: u64,
-    },
-    Fill(FillTicket),
-    Operation(u32),
-    /// The rest of a reply that has begun; nobody takes it any more if there is no origin.
-    Transfer {
-        origin: Option<Origin>,
-    },
-    Proof,
-    Touch {
-        key: Key,
-    },
-    /// Asks nothing but a sign of life.
-    Probe,
-    /// A PING on the feed, or what makes it one.
-    Feed {
-        opens: bool,
-    },
-    /// A PING on the read feed.
-    ReadFeed {
-        ping: u64,
-    },
-    /// What shows whether others write.
-    Examination,
-    Topic(pubsub::TopicChange),
-    Publish {
-        origin: Origin,
-        channel: Key,
-        shard: bool,
-    },
-    CountSubscribers {
-        origin: Origin,
-        kind: TopicKind,
-    },
-}
-
-#[derive(Clone, Debug)]
-struct FillTicket {
-    holder: Peer,
-    session: u64,
-    fill: u64,
-    key: Key,
-    view: View,
-    /// The version current when the read was sent; `None` if no copy was registered.
-    version: Option<u64>,
-    /// The first of its commands makes storage report the next change.
-    tracked: Option<TrackedRead>,
-}
-
-#[derive(Clone, Debug)]
-struct Ticket {
-    issued: Time,
-    /// How many were at storage then, itself included, if `Admission` counts it.
-    place: Option<u32>,
-    purpose: Purpose,
+    /// No command for these keys follows.
+    EndMigration,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -290,6 +221,7 @@ pub struct Shim {
     holders: Holders,
     linked: BTreeSet<Peer>,
     departure: handover::Departure,
+    resharding: resharding::Resharding,
     sessions_opened: u64,
     /// The last version taken; also what a key's state starts with.
     sequence: u64,
@@ -369,6 +301,7 @@ impl Shim {
             holders,
             linked: BTreeSet::new(),
             departure: handover::Departure::default(),
+            resharding: resharding::Resharding::default(),
             sessions_opened: 0,
             sequence: 0,
             keys: KeyMap::default(),
@@ -432,6 +365,7 @@ impl Shim {
                 self.forget_follower(router);
                 self.windows.unlinked(router);
                 self.waiting.retain(|(from, _)| *from != Peer::Router(router));
+                self.forget_early(Peer::Router(router), None);
             }
             Input::Linked(Peer::Router(router)) => {
                 self.windows.linked(router);
@@ -439,11 +373,14 @@ impl Shim {
                 self.repeat_to(step, Peer::Router(router), Duration::ZERO);
                 self.tick_waiting(step);
             }
-            Input::Unlinked(gone) => self.waiting.retain(|(from, _)| *from != gone),
+            Input::Unlinked(gone) => {
+                self.waiting.retain(|(from, _)| *from != gone);
+                self.forget_early(gone, None);
+            }
             Input::Linked(Peer::Shim(_)) => {}
             Input::HandOver => self.hand_over(step),
             Input::Storage(event) => self.storage_event(step, event),
-            Input::Map(placement) => self.adopt(placement),
+            Input::Map(placement) => self.adopt(step, placement),
             Input::Settings(settings) => self.set(step, *settings),
             Input::Busy { permille } => self.was_busy(permille),
             Input::Purge { number, scope } => {
@@ -458,13 +395,14 @@ impl Shim {
     }
 
     /// Members are never taken out of a map, only marked down.
-    fn adopt(&mut self, placement: Arc<Placement>) {
+    fn adopt(&mut self, step: &mut ShimStep<'_>, placement: Arc<Placement>) {
         if placement.nodes_count() < self.holders.nodes_count() {
             self.statistics.unexpected += 1;
             return;
         }
         self.holders.set_nodes(placement.nodes_count(), self.config.settings.heat_min);
         self.placement = placement;
+        self.reshard(step);
     }
 
     fn message(&mut self, step: &mut ShimStep<'_>, from: Peer, message: Message) {
@@ -496,6 +434,7 @@ impl Shim {
     fn tick(&mut self, step: &mut ShimStep<'_>) {
         self.storage_limit.tick(step.now);
         self.tick_waiting(step);
+        self.tick_resharding(step);
         self.tick_observer(step.now);
         for holder in self.holders.peers() {
             // One without copies lets its lease run out; nothing is lost by that.

@@ -73,7 +73,7 @@ impl Shim {
             true => self.refusal(&Key::default()),
             false => keys.iter().find_map(|key| self.refusal(key)),
         };
-        let refusal = refusal.or_else(|| self.overload(keys, kind));
+        let refusal = refusal.or_else(|| self.resharding_refusal(kind)).or_else(|| self.overload(keys, kind));
         if let Some(refusal) = &refusal {
             step.refuse(origin, refusal);
         }

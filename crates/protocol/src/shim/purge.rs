@@ -22,6 +22,8 @@ pub(super) enum Requester {
     Process(u64),
     /// This process, which leaves.
     Departure,
+    /// Keys leave.
+    Resharding,
     Nobody,
 }
 
@@ -91,7 +93,7 @@ impl Shim {
 
     fn begin_purge(&mut self, step: &mut ShimStep<'_>, requester: Requester, left: Vec<Key>) -> Option<u32> {
         // What the configuration demands is not refused.
-        let must_be = matches!(requester, Requester::Nobody | Requester::Departure);
+        let must_be = !matches!(requester, Requester::Client(_) | Requester::Process(_));
         if self.purges.len() >= PURGES_MAX && !must_be {
             self.statistics.sheds += 1;
             self.purged(step, requester, None);
@@ -129,6 +131,7 @@ impl Shim {
         match (requester, copies) {
             (Requester::Nobody, _) => {}
             (Requester::Departure, _) => self.all_revoked(step),
+            (Requester::Resharding, _) => self.recalled(),
             (Requester::Process(number), copies) => {
                 step.effects.push(Effect::Purged { number, copies: copies.unwrap_or_default() });
             }

@@ -6,6 +6,7 @@ use wire::{Key, Status};
 
 use super::operation::{KeyState, Operation, OperationKind};
 use super::{Shim, StorageState};
+use crate::placement::Custody;
 use crate::requests::RequestClass;
 use commands::{CommandKind, CommandSpec, Flag};
 
@@ -33,6 +34,8 @@ impl Refusal {
 }
 
 const FOREIGN: &str = "-ERR DistCache: this shim does not own the key; the cluster map may have changed\r\n";
+const RESHARDING: &str = "-ERR DistCache: the command concerns all keys, and some are on their way to other storage servers; \
+                          try again once `distcache storage status` says that none is\r\n";
 const QUEUE: &str = "-BUSY DistCache: too many commands wait for this storage server; the command was not executed, \
                      try again later\r\n";
 const KEY_QUEUE: &str =
@@ -52,7 +55,7 @@ impl Shim {
             let value = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n").into();
             return Some(Refusal { status: Status::Error, value });
         }
-        if !key.bytes.is_empty() && self.placement.shim(key) != self.config.id {
+        if !key.bytes.is_empty() && self.placement.custody(self.config.id, key) != Custody::Own {
             self.statistics.refused += 1;
             return Some(Refusal::error(FOREIGN));
         }
@@ -66,6 +69,12 @@ impl Shim {
     /// What storage says to everything else while a script runs for too long, unless the command is one that it takes.
     pub(super) fn busy_with_script(&self, spec: &CommandSpec) -> Option<Bytes> {
         self.script_busy.clone().filter(|_| !spec.has(Flag::AllowBusy))
+    }
+
+    /// Whether a command that may change any key is refused, as keys that change their server would be missed.
+    pub(super) fn resharding_refusal(&self, kind: CommandKind) -> Option<Refusal> {
+        let refuses = kind == CommandKind::Barrier && self.placement.is_changing();
+        refuses.then(|| Refusal::error(RESHARDING))
     }
 
     /// Why storage cannot take one more command now.

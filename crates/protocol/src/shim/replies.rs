@@ -75,6 +75,8 @@ impl Shim {
             // People read it.
             StorageEvent::Note { .. } => {}
             StorageEvent::Left => self.left(step),
+            StorageEvent::Migrated => self.migrated(step),
+            StorageEvent::MigrationEnded => self.migration_ended(),
             StorageEvent::Published(push) => self.published(step, &push),
             StorageEvent::Unsubscribed => self.unsubscribed(),
             StorageEvent::Moving(slots) => self.slots_move(slots),

@@ -11,6 +11,7 @@ pub mod memcached;
 pub mod network;
 pub mod redis;
 pub mod redis_cluster;
+pub mod redis_migration;
 pub mod redis_sentinel;
 mod step;
 
@@ -138,6 +139,9 @@ pub enum StorageEvent {
     Fenced,
     /// What was handed over is another process' to take.
     Left,
+    /// No key that leaves is here any more; and that nothing of them is asked elsewhere either.
+    Migrated,
+    MigrationEnded,
     /// For people, in the log: nothing follows from it.
     Note {
         level: NoteLevel,

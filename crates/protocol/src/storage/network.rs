@@ -2,10 +2,13 @@
 //! simulated network in tests.
 
 use core::net::SocketAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
+use wire::ShimId;
 
 use super::{CommandControl, StorageEvent, Store};
+use crate::migration::{Departures, MigrationProgress};
 use crate::time::Time;
 
 /// A connection of one storage machine. Its network gives the numbers, and none twice.
@@ -19,10 +22,12 @@ pub enum Endpoint {
     Configured,
     /// The address that another server has told.
     Discovered(SocketAddr),
+    /// The address that the configuration gives to another shim's storage.
+    Of(ShimId),
 }
 
 /// What a storage machine is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum StorageInput {
     Store(Store),
     Control {
@@ -48,6 +53,13 @@ pub enum StorageInput {
     },
     /// Every few milliseconds, and whenever somebody has woken the driver, as threads of the storage do.
     Tick,
+    /// Keys leave for the storage of these shims from now on. It is said again whenever the shim learns of it.
+    Migrate {
+        departures: Arc<dyn Departures>,
+        destinations: Vec<ShimId>,
+    },
+    /// No command for a key that leaves comes any more. `MigrationEnded` follows once none is under way.
+    EndMigration,
     /// Another process that may be the shim is gone, as far as is known, or only says that it is not the shim.
     Vacant {
         gone: bool,
@@ -118,5 +130,10 @@ pub trait Backend: Send {
     /// Commands without a reply.
     fn pending_count(&self) -> usize {
         0
+    }
+
+    /// How far keys are that leave; none if none does.
+    fn migration(&self) -> Option<MigrationProgress> {
+        None
     }
 }

@@ -59,7 +59,7 @@ impl Backend for RedisCluster {
                 self.step_servers(step, &input);
                 self.inputs.push_back(Input::Tick);
             }
-            StorageInput::Vacant { .. } => {}
+            StorageInput::Vacant { .. } | StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
             StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => {
                 self.step_servers(step, &input);

@@ -16,7 +16,7 @@ fn map(nodes: u16) -> ClusterMap {
         partition: Partition::Hash,
         nodes: ids.map(node).collect(),
     };
-    let shims = vec![ShimMember { id: ShimId(0), rack: RackId(0) }];
+    let shims = vec![ShimMember::new(ShimId(0), RackId(0))];
     ClusterMap {
         epoch: 1,
         level: 1,

@@ -231,7 +231,7 @@ fn placement(config: &Config, first_up: bool) -> Arc<Placement> {
         level: 1,
         layers,
         sharding: Sharding::Ring,
-        shims: [SHIM, OTHER].map(|id| ShimMember { id, rack: RackId(id.0) }).to_vec(),
+        shims: [SHIM, OTHER].map(|id| ShimMember::new(id, RackId(id.0))).to_vec(),
     };
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
 }

@@ -113,7 +113,9 @@ impl Cluster {
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. }
                 | shim::Effect::Vacant { .. }
-                | shim::Effect::HandOver => {}
+                | shim::Effect::HandOver
+                | shim::Effect::Migrate { .. }
+                | shim::Effect::EndMigration => {}
             }
         }
         state.shims[index].refresh();

@@ -38,7 +38,7 @@ pub(crate) fn map(leaves: u16, spines: u16, shims: u16, down: &[NodeId]) -> Clus
             layer("spine", Partition::Hash, leaves..leaves + spines),
         ],
         sharding: Sharding::Ring,
-        shims: (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(id) }).collect(),
+        shims: (0..shims).map(|id| ShimMember::new(ShimId(id), RackId(id))).collect(),
     }
 }
 

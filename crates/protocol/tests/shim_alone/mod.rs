@@ -16,7 +16,7 @@ use wire::{
 pub(crate) fn shim(shims: u16, change: impl FnOnce(&mut ShimConfig)) -> (Shim, Arc<Placement>) {
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     let layer = LayerMap { name: "leaf".into(), partition: Partition::Hash, nodes: vec![node] };
-    let shims = (0..shims).map(|id| ShimMember { id: ShimId(id), rack: RackId(0) }).collect();
+    let shims = (0..shims).map(|id| ShimMember::new(ShimId(id), RackId(0))).collect();
     let map = ClusterMap { epoch: 1, level: 1, sharding: Sharding::Ring, layers: vec![layer], shims };
     let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
     let mut config = ShimConfig {

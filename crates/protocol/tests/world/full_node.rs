@@ -25,7 +25,7 @@ fn placement() -> Arc<Placement> {
         level: 1,
         layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
         sharding: Sharding::Ring,
-        shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+        shims: vec![ShimMember::new(ShimId(0), RackId(0))],
     };
     Arc::new(Placement::new(Secret([1; 16]), map).expect("a well-formed map"))
 }

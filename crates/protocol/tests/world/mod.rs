@@ -95,7 +95,7 @@ impl World {
             level: 1,
             layers: [("leaf", 0), ("spine", 1)].map(|(name, id)| layer(name, id))[..layers.into()].to_vec(),
             sharding: Sharding::Slots,
-            shims: vec![ShimMember { id: ShimId(0), rack: RackId(0) }],
+            shims: vec![ShimMember::new(ShimId(0), RackId(0))],
         };
         let placement = Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"));
         let mut world = World {
@@ -593,8 +593,8 @@ impl World {
                 shim::Effect::Control { control: CommandControl::Take { .. }, .. } => {
                     panic!("nobody here takes parts")
                 }
-                // There is no other.
-                shim::Effect::Vacant { .. } => {}
+                // There is no other, and nothing leaves.
+                shim::Effect::Vacant { .. } | shim::Effect::Migrate { .. } | shim::Effect::EndMigration => {}
                 shim::Effect::HandOver => {
                     self.handed_over = true;
                     let _ = writeln!(self.log, "  s0 hands its storage over");
@@ -787,6 +787,7 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
         Parcel::Answer(StorageEvent::Left) => "storage>s0 left".into(),
+        Parcel::Answer(StorageEvent::Migrated | StorageEvent::MigrationEnded) => panic!("nothing leaves"),
         Parcel::Answer(StorageEvent::ForeignWrites { count, .. }) => {
             format!("storage>s0 {count} foreign writes")
         }

@@ -3,11 +3,13 @@
 
 pub mod durable;
 pub mod embedded;
+mod guests;
 mod memory;
 mod open;
 mod served;
 mod topics;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::Deref;
 
@@ -18,6 +20,7 @@ use protocol::storage::network::{self, Backend, Endpoint, StorageInput};
 use protocol::time::Time;
 use runtime::reactor::{ConnectionId, Event, Io};
 use runtime::tls::Dialer;
+use wire::ShimId;
 
 pub(crate) use open::open;
 
@@ -27,6 +30,8 @@ pub struct Storage {
     /// What the configuration names; none where nothing is dialled, or where discovery gives the addresses.
     configured: Option<Address>,
     tls: Option<Dialer>,
+    /// Where other shims' storage is, for keys that leave for it.
+    others: BTreeMap<ShimId, (Address, Option<Dialer>)>,
 }
 
 /// The reactor's sockets as a backend's network.
@@ -34,15 +39,22 @@ struct Sockets<'a> {
     io: &'a mut Io,
     configured: Option<&'a Address>,
     tls: Option<&'a Dialer>,
+    others: &'a BTreeMap<ShimId, (Address, Option<Dialer>)>,
 }
 
 impl Storage {
     pub fn new(backend: Box<dyn Backend>, configured: Option<Address>, tls: Option<Dialer>) -> Storage {
-        Storage { backend, configured, tls }
+        Storage { backend, configured, tls, others: BTreeMap::new() }
+    }
+
+    /// With addresses that `Endpoint::Of` names.
+    pub fn with_others(self, others: BTreeMap<ShimId, (Address, Option<Dialer>)>) -> Storage {
+        Storage { others, ..self }
     }
 
     pub fn step(&mut self, io: &mut Io, now: Time, input: StorageInput, events: &mut Vec<StorageEvent>) {
-        let mut sockets = Sockets { io, configured: self.configured.as_ref(), tls: self.tls.as_ref() };
+        let Storage { configured, tls, others, .. } = self;
+        let mut sockets = Sockets { io, configured: configured.as_ref(), tls: tls.as_ref(), others };
         self.backend.step(now, input, &mut sockets, events);
     }
 
@@ -95,15 +107,19 @@ fn connection(number: network::ConnectionId) -> ConnectionId {
 impl network::Network for Sockets<'_> {
     fn dial(&mut self, to: Endpoint, urgent: bool) -> network::ConnectionId {
         let discovered;
-        let address = match (to, self.configured) {
-            (Endpoint::Configured, Some(address)) => address,
+        let (address, tls) = match (to, self.configured) {
+            (Endpoint::Configured, Some(address)) => (address, self.tls),
             (Endpoint::Discovered(address), _) => {
                 discovered = Address::Tcp(address);
-                &discovered
+                (&discovered, self.tls)
+            }
+            (Endpoint::Of(shim), _) => {
+                let (address, tls) = self.others.get(&shim).expect("who names a shim has its address");
+                (address, tls.as_ref())
             }
             (Endpoint::Configured, None) => unreachable!("this backend was given no address"),
         };
-        let connection = self.io.dial_tls(address, self.tls);
+        let connection = self.io.dial_tls(address, tls);
         if urgent {
             self.io.set_urgent(connection);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use config::{Config, Mode, RedisServers, RedisStorage, ShimPlace, StorageConfig};
+use config::{Config, Mode, RedisServers, RedisStorage, SentinelGroup, ShimPlace, StorageConfig};
 use protocol::coherence::lease::LeaseLimits;
 use protocol::shards::ShardsConfig;
 use protocol::storage::durable::StoreLife;
@@ -17,6 +17,7 @@ use runtime::tls::Certificates;
 
 use super::Storage;
 use super::durable::{Durable, DurableSettings};
+use super::guests::{guest_addresses, with_guests};
 use super::memory::Memory;
 
 /// `waker` is for storage with threads of its own.
@@ -73,13 +74,46 @@ fn open_redis(
     redis: &RedisStorage,
 ) -> Storage {
     let shim = place.shim;
-    let timeout = Duration::from_millis(config.limits.storage_ms_max);
     // Servers that others name are known by their addresses.
     let tls = certificates.storage().filter(|_| redis.tls);
-    let server = |address: String| RedisSettings {
+    let server = |address: String| RedisSettings { address, ..server_settings(config, place, redis) };
+    match &redis.servers {
+        RedisServers::One { address, host } => {
+            let tls = tls.map(|tls| tls.or_named(host));
+            let home = Box::new(Redis::new(server(address.to_string())));
+            Storage::new(with_guests(config, place, home), Some(address.clone()), tls)
+                .with_others(guest_addresses(config, certificates, shim))
+        }
+        RedisServers::Sentinels(group) => {
+            let home = Box::new(RedisSentinel::new(sentinel_settings(group, server(String::new()))));
+            Storage::new(with_guests(config, place, home), None, tls.cloned()).with_others(guest_addresses(
+                config,
+                certificates,
+                shim,
+            ))
+        }
+        RedisServers::Cluster(seeds) => {
+            let shards = ShardsConfig {
+                shim,
+                shims_count: config.shims.len(),
+                seeds: seeds.clone(),
+                patience: Duration::from_millis(config.limits.storage_ms_max),
+                seed: rand::random(),
+            };
+            let server = RedisSettings { cluster_mode: true, ..server(String::new()) };
+            let cluster = RedisCluster::new(RedisClusterSettings { shards, server });
+            Storage::new(Box::new(cluster), None, tls.cloned())
+        }
+    }
+}
+
+/// For a server of this storage, but for its address.
+pub(super) fn server_settings(config: &Config, place: ShimPlace, redis: &RedisStorage) -> RedisSettings {
+    let shim = place.shim;
+    RedisSettings {
         endpoint: Endpoint::Configured,
-        address,
-        tls: tls.is_some(),
+        address: String::new(),
+        tls: redis.tls,
         user: redis.login.user.clone(),
         password: redis.login.password.as_ref().map(|password| password.0.clone()),
         fence: config.fence(shim),
@@ -92,36 +126,18 @@ fn open_redis(
         lease_record: lease_record(config),
         standby: config.standbys_of(shim).next().map(|_| place.place),
         cluster_mode: false,
-        timeout,
+        timeout: Duration::from_millis(config.limits.storage_ms_max),
         pinned_max: config.limits.blocking_max + config.limits.large_replies_max,
         seed: rand::random(),
-    };
-    match &redis.servers {
-        RedisServers::One { address, host } => {
-            let tls = tls.map(|tls| tls.or_named(host));
-            Storage::new(Box::new(Redis::new(server(address.to_string()))), Some(address.clone()), tls)
-        }
-        RedisServers::Sentinels(group) => {
-            let settings = RedisSentinelSettings {
-                sentinels: group.sentinels.clone(),
-                name: group.name.clone(),
-                sentinel_user: group.login.user.clone(),
-                sentinel_password: group.login.password.as_ref().map(|password| password.0.clone()),
-                server: server(String::new()),
-            };
-            Storage::new(Box::new(RedisSentinel::new(settings)), None, tls.cloned())
-        }
-        RedisServers::Cluster(seeds) => {
-            let shards = ShardsConfig {
-                shim,
-                shims_count: config.shims.len(),
-                seeds: seeds.clone(),
-                patience: timeout,
-                seed: rand::random(),
-            };
-            let server = RedisSettings { cluster_mode: true, ..server(String::new()) };
-            let cluster = RedisCluster::new(RedisClusterSettings { shards, server });
-            Storage::new(Box::new(cluster), None, tls.cloned())
-        }
+    }
+}
+
+pub(super) fn sentinel_settings(group: &SentinelGroup, server: RedisSettings) -> RedisSentinelSettings {
+    RedisSentinelSettings {
+        sentinels: group.sentinels.clone(),
+        name: group.name.clone(),
+        sentinel_user: group.login.user.clone(),
+        sentinel_password: group.login.password.as_ref().map(|password| password.0.clone()),
+        server,
     }
 }

@@ -4,6 +4,7 @@ mod durable;
 mod embedded;
 mod failover;
 mod mark;
+mod migration;
 #[path = "../peer/mod.rs"]
 mod peer;
 mod redis;

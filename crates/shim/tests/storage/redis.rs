@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use config::Address;
 use protocol::coherence::lease::{EarlierIncarnations, LeaseLimits};
+use protocol::migration::MigrationProgress;
 use protocol::storage::network::{Endpoint, StorageInput};
-use protocol::storage::redis::{FenceDemand, FenceName, LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceDemand, FenceName, FenceShare, LeaseRecord, Redis, RedisSettings};
 use protocol::storage::{CommandControl, Lane, MarkedPart, Reach, StorageEvent, Store};
 use protocol::time::Time;
 use runtime::reactor::{Driver, Event, Io, Reactor};
@@ -138,8 +139,16 @@ impl Storage {
     }
 
     pub(crate) fn stop(&mut self) {
+        self.step(StorageInput::Leave);
+    }
+
+    pub(crate) fn step(&mut self, input: StorageInput) {
         let (io, Recorder { backed, events }) = (self.reactor.io(), &mut self.recorder);
-        backed.step(io, io.now(), StorageInput::Leave, events);
+        backed.step(io, io.now(), input, events);
+    }
+
+    pub(crate) fn migration(&self) -> Option<MigrationProgress> {
+        self.recorder.backed.migration()
     }
 
     /// The first reply to a command, or nothing if it was lost.
@@ -221,7 +230,7 @@ pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
         tls: false,
         user: None,
         password: None,
-        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), share: FenceShare::Whole },
         fence_demand: FenceDemand::Always,
         mark: Some(part),
         adopts: false,

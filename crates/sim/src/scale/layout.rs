@@ -42,7 +42,7 @@ impl Scenario {
             layers.push(layer("spine", Partition::Hash, spines));
         }
         let member =
-            |id: usize| ShimMember { id: ShimId(id as u16), rack: RackId(id as u16 / self.servers_per_rack) };
+            |id: usize| ShimMember::new(ShimId(id as u16), RackId(id as u16 / self.servers_per_rack));
         let sharding = match self.placing {
             Placing::Slots => Sharding::Slots,
             Placing::Ring => Sharding::Ring,

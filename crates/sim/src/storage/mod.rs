@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use linearize::{ModelState, ModelWindow};
 use protocol::storage::network::{Backend as _, ConnectionId, Endpoint};
-use protocol::storage::redis::{FenceDemand, FenceName, LeaseRecord, Redis, RedisSettings};
+use protocol::storage::redis::{FenceDemand, FenceName, FenceShare, LeaseRecord, Redis, RedisSettings};
 use protocol::storage::{MarkedPart, StorageEvent};
 
 use crate::clock::HostClock;
@@ -145,7 +145,7 @@ pub(crate) fn settings(
         tls: false,
         user: None,
         password: None,
-        fence: FenceName { cluster: "c".to_owned(), shim: "s".to_owned(), slots: None },
+        fence: FenceName { cluster: "c".to_owned(), shim: "s".to_owned(), share: FenceShare::Whole },
         fence_demand: FenceDemand::Always,
         mark: Some(marked_part()),
         adopts: false,

@@ -112,10 +112,8 @@ fn cluster_map(model: &CapacityModel) -> Result<ClusterMap, CapacityError> {
         let gone = model.remap && spine >= model.spines_live();
         node(model.racks + spine, None, if gone { 0 } else { SHARE_WHOLE })
     };
-    let shim = |server: u32| ShimMember {
-        id: ShimId(server as u16),
-        rack: RackId((server / model.servers_per_rack) as u16),
-    };
+    let rack_of = |server: u32| RackId((server / model.servers_per_rack) as u16);
+    let shim = |server: u32| ShimMember::new(ShimId(server as u16), rack_of(server));
     let leaves = (0..model.racks).map(leaf).collect();
     let spines = (0..model.spines).map(spine).collect();
     Ok(ClusterMap {

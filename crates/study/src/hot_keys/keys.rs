@@ -74,6 +74,6 @@ fn pool(servers: u32, seed: u64) -> ClusterMap {
         level: 1,
         sharding: Sharding::Pool(pool),
         layers: vec![LayerMap { name: "spine".to_owned(), partition: Partition::Hash, nodes: vec![node] }],
-        shims: (0..servers).map(|server| ShimMember { id: ShimId(server as u16), rack: RackId(0) }).collect(),
+        shims: (0..servers).map(|server| ShimMember::new(ShimId(server as u16), RackId(0))).collect(),
     }
 }

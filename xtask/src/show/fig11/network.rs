@@ -324,7 +324,7 @@ fn map() -> ClusterMap {
     let layer = |name: &str, partition, nodes| LayerMap { name: name.to_owned(), partition, nodes };
     let leaves = (0..RACKS).map(|id| node(id, Some(RackId(id)))).collect();
     let spines = (RACKS..RACKS + SPINES).map(|id| node(id, None)).collect();
-    let shims = (0..RACKS * SERVERS).map(|id| ShimMember { id: ShimId(id), rack: RackId(id / SERVERS) });
+    let shims = (0..RACKS * SERVERS).map(|id| ShimMember::new(ShimId(id), RackId(id / SERVERS)));
     ClusterMap {
         epoch: 1,
         level: 1,

@@ -56,7 +56,7 @@ fn choices(program: &PathBuf, weighted: bool, keys: usize, servers: &[KetamaServ
 fn placement(weighted: bool, servers: &[KetamaServer]) -> Placement {
     let node = NodeMember { id: NodeId(0), rack: None, capacity: 1000, share: SHARE_WHOLE };
     let layer = LayerMap { name: "one".to_owned(), partition: Partition::Hash, nodes: vec![node] };
-    let shims = (0..servers.len()).map(|index| ShimMember { id: ShimId(index as u16), rack: RackId(0) });
+    let shims = (0..servers.len()).map(|index| ShimMember::new(ShimId(index as u16), RackId(0)));
     let server = |server: &KetamaServer| PoolServer {
         name: Some(server.name()),
         weight: server.weight,

@@ -63,7 +63,7 @@ mod tests {
             level: 1,
             layers: vec![layer("leaf", Partition::Rack, leaves), layer("spine", Partition::Hash, spines)],
             sharding: Sharding::Ring,
-            shims: (0..2).map(|id| ShimMember { id: ShimId(id), rack: RackId(id) }).collect(),
+            shims: (0..2).map(|id| ShimMember::new(ShimId(id), RackId(id))).collect(),
         };
         Placement::new(Secret([1; 16]), map).expect("a well-formed map")
     }

@@ -17,15 +17,57 @@ pub struct FenceName {
     /// Tells clusters apart, whatever people call them.
     pub cluster: String,
     pub shim: String,
-    /// The first and the last hash slot that it has of a Redis Cluster, whose servers other shims use for other slots.
-    pub slots: Option<(u16, u16)>,
+    pub share: FenceShare,
+}
+
+/// Which of a server's keys a shim's incarnations write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FenceShare {
+    /// Every key but those on their way to the server.
+    Whole,
+    /// Keys between the first and the last of these hash slots of a Redis Cluster, whose servers other shims use for other slots.
+    Slots(u16, u16),
+    /// Keys on their way to the server, which is another shim's.
+    Arriving,
+}
+
+impl FenceShare {
+    const ARRIVING: &'static str = "arriving";
+
+    fn parse(text: &str) -> Option<FenceShare> {
+        if text == FenceShare::ARRIVING {
+            return Some(FenceShare::Arriving);
+        }
+        let (first, last) = text.split_once('-')?;
+        Some(FenceShare::Slots(first.parse().ok()?, last.parse().ok()?))
+    }
 }
 
 impl FenceName {
     /// What the names of users of this shim's incarnations begin with.
     pub(super) fn prefix(&self) -> String {
-        let slots = self.slots.map_or(String::new(), |(first, last)| format!("/{first}-{last}"));
-        format!("{PREFIX}{}:{}{slots}:", escaped(&self.cluster), escaped(&self.shim))
+        let share = match self.share {
+            FenceShare::Whole => String::new(),
+            FenceShare::Slots(first, last) => format!("/{first}-{last}"),
+            FenceShare::Arriving => format!("/{}", FenceShare::ARRIVING),
+        };
+        format!("{PREFIX}{}:{}{share}:", escaped(&self.cluster), escaped(&self.shim))
+    }
+
+    /// Whether incarnations of `shim`, as it stands in the name of a user of `cluster`, write other keys.
+    fn leaves_alone(&self, cluster: &str, shim: &str) -> bool {
+        let (shim, share) = shim
+            .split_once('/')
+            .map_or((shim, Some(FenceShare::Whole)), |(shim, share)| (shim, FenceShare::parse(share)));
+        let is_another = cluster == escaped(&self.cluster) && shim != escaped(&self.shim);
+        match (self.share, share) {
+            (FenceShare::Slots(first, last), Some(FenceShare::Slots(begin, end))) => {
+                last < begin || end < first
+            }
+            (FenceShare::Arriving, Some(FenceShare::Whole | FenceShare::Arriving)) => is_another,
+            (FenceShare::Whole, Some(FenceShare::Arriving)) => is_another,
+            _ => false,
+        }
     }
 }
 
@@ -84,7 +126,7 @@ pub(super) struct OtherUsers {
 }
 
 impl OtherUsers {
-    /// Users of incarnations, except `own` and those of shims that have other slots, from the reply to ACL USERS. `wait_max`: where
+    /// Users of incarnations, except `own` and those that write other keys, from the reply to ACL USERS. `wait_max`: where
     /// a name does not say how long to wait, as in releases before this one.
     pub(super) fn read(
         users: &Value,
@@ -100,8 +142,8 @@ impl OtherUsers {
         for name in names.filter(|name| is_incarnation(name) && *name != own) {
             // A later release may say more behind what is known here.
             let mut parts = name[PREFIX.len()..].split(':');
-            let (_, shim) = (parts.next(), parts.next().unwrap_or_default());
-            if has_other_slots(fence, shim) {
+            let (cluster, shim) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+            if fence.leaves_alone(cluster, shim) {
                 continue;
             }
             let number = parts.next().unwrap_or_default();
@@ -127,14 +169,6 @@ impl OtherUsers {
         found.legacy = last.chain(ended.into_values()).reduce(Legacy::and);
         Some(found)
     }
-}
-
-/// Whether a user's part with the shim's name says that it has none of this one's slots.
-fn has_other_slots(fence: &FenceName, shim: &str) -> bool {
-    let slots = shim.rsplit_once('/').and_then(|(_, range)| range.split_once('-'));
-    let slots = slots.and_then(|(first, last)| Some((first.parse().ok()?, last.parse().ok()?)));
-    let disjoint = |(own, theirs): ((u16, u16), (u16, u16))| own.1 < theirs.0 || theirs.1 < own.0;
-    fence.slots.zip(slots).is_some_and(disjoint)
 }
 
 impl Legacy {
@@ -186,7 +220,7 @@ fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use std::time::Duration;
 
-    use super::{FenceName, Legacy, OtherUsers, UserKind, connected, rules, silence, user_name};
+    use super::{FenceName, FenceShare, Legacy, OtherUsers, UserKind, connected, rules, silence, user_name};
     use bytes::Bytes;
     use wire::resp::Value;
 
@@ -233,15 +267,15 @@ mod tests {
         assert_eq!((silent("a"), silent("b"), silent("c")), (Some(3), Some(0), None));
     }
 
-    fn fence(cluster: &str, shim: &str, slots: Option<(u16, u16)>) -> FenceName {
-        FenceName { cluster: cluster.to_owned(), shim: shim.to_owned(), slots }
+    fn fence(cluster: &str, shim: &str, share: FenceShare) -> FenceName {
+        FenceName { cluster: cluster.to_owned(), shim: shim.to_owned(), share }
     }
 
     #[test]
     fn users_of_others_are_strangers_unless_they_have_other_slots() {
-        let own = fence("demo", "shim-1", None);
+        let own = fence("demo", "shim-1", FenceShare::Whole);
         assert_eq!(own.prefix(), "distcache:demo:shim-1:");
-        assert_eq!(fence("a b:c", "s", None).prefix(), "distcache:a%20b%3ac:s:");
+        assert_eq!(fence("a b:c", "s", FenceShare::Whole).prefix(), "distcache:a%20b%3ac:s:");
         let names = [
             "default",
             "distcache:demo:shim-1:a:500:x",
@@ -258,7 +292,7 @@ mod tests {
         assert_eq!(found.all, [names[1], names[3], names[4], names[5], names[6]]);
         assert_eq!(found.legacy.expect("of all").wait, Duration::from_secs(70));
 
-        let own = fence("demo", "shim-1", Some((5461, 10_922)));
+        let own = fence("demo", "shim-1", FenceShare::Slots(5461, 10_922));
         assert_eq!(own.prefix(), "distcache:demo:shim-1/5461-10922:");
         let names = [
             "distcache:demo:shim-1/5461-10922:a:500:x",
@@ -275,8 +309,33 @@ mod tests {
     }
 
     #[test]
+    fn who_brings_keys_is_no_stranger_where_the_cluster_is_one() {
+        let names = [
+            "distcache:demo:shim-3:a:500:x",
+            "distcache:demo:shim-1/arriving:b:500:x",
+            "distcache:demo:shim-2/arriving:c:500:x",
+            "distcache:other:shim-1/arriving:d:500:x",
+            "distcache:demo:shim-2/later:e:500:x",
+        ];
+        let read = |own: &FenceName| {
+            let found = OtherUsers::read(&list(&names), own, "", Duration::ZERO).expect("a list");
+            let letter = |name: &String| name.split(':').nth(3).map(str::to_owned).expect("a number");
+            [found.living, found.strangers].map(|users| users.iter().map(letter).collect::<String>())
+        };
+        assert_eq!(read(&fence("demo", "shim-3", FenceShare::Whole)), ["a", "de"]);
+        let own = fence("demo", "shim-1", FenceShare::Arriving);
+        assert_eq!(own.prefix(), "distcache:demo:shim-1/arriving:");
+        assert_eq!(read(&own), ["b", "de"]);
+        assert_eq!(
+            read(&fence("demo", "shim-2", FenceShare::Whole)),
+            ["", "acde"],
+            "its own keys are not on their way to it"
+        );
+    }
+
+    #[test]
     fn names_tell_successors_what_they_have_to_know() {
-        let own = fence("s", "1", None);
+        let own = fence("s", "1", FenceShare::Whole);
         let prefix = own.prefix();
         let micros = Duration::from_micros;
         let legacy = Legacy { wait: micros(1_020_001), data: Some("x".to_owned()) };

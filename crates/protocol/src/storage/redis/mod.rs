@@ -30,7 +30,7 @@ use super::{CommandControl, Lane, NoteLevel, PING, Reach, StorageEvent, Store};
 use crate::awake::Awake;
 use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
-pub use acl::FenceName;
+pub use acl::{FenceName, FenceShare};
 use admin::{Admin, News};
 use line::{Fault, Line, Listens};
 use listener::Listener;
@@ -103,6 +103,8 @@ impl Backend for Redis {
             }
             StorageInput::Tick => self.tick(step),
             StorageInput::Vacant { gone } => self.admin.alert(step.network, step.now, gone),
+            // Its keys leave through `RedisMigration`.
+            StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
             StorageInput::HandOver => self.hand_over(step),
             StorageInput::Leave => self.leave(step),
         }

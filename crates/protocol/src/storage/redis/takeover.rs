@@ -10,7 +10,7 @@ use rand::RngExt as _;
 use rand::rngs::SmallRng;
 use wire::resp::{Command, Value};
 
-use super::acl::{self, FenceName, Legacy, OtherUsers, UserKind};
+use super::acl::{self, FenceName, FenceShare, Legacy, OtherUsers, UserKind};
 use super::mark::ServerMark;
 use super::server::{self, Identity};
 use super::settings::{FenceDemand, LeaseRecord, RedisSettings};
@@ -287,15 +287,24 @@ impl Takeover {
 
     /// The commands that take this incarnation's user away again. Its leases may run on, and the next one waits for them; `clean`:
     /// none of its own does.
-    pub(super) fn farewell(&self, now: Time, clean: bool) -> Option<[Command; 2]> {
+    pub(super) fn farewell(&self, now: Time, clean: bool) -> Option<Vec<Command>> {
         let own = self.incarnation.as_ref().filter(|own| own.has_user)?;
+        let delete = delete_users([own.user.as_str()]);
+        if self.brings_keys() {
+            return Some(vec![delete]);
+        }
         let inherited = self.others_end.since(now);
         let legacy = match (self.shrinks_at, clean) {
             (_, true) => Legacy { wait: inherited, data: own.legacy.data.clone() },
             (Some(_), false) => own.legacy.clone(),
             (None, false) => self.own_legacy(own),
         };
-        Some([self.leave_record(own, &legacy, UserKind::Ended), delete_users([own.user.as_str()])])
+        Some(vec![self.leave_record(own, &legacy, UserKind::Ended), delete])
+    }
+
+    /// Whether the server is another shim's, who grants what is there and says whose it is.
+    fn brings_keys(&self) -> bool {
+        self.fence.share == FenceShare::Arriving
     }
 
     /// Makes a user for its name: nobody can log in.
@@ -494,7 +503,7 @@ impl Takeover {
 
     /// What stands at the server of this incarnation's part of the keys, if it is time to write it.
     pub(super) fn mark_command(&mut self, now: Time) -> Option<Command> {
-        let own = self.incarnation.as_ref()?;
+        let own = self.incarnation.as_ref().filter(|_| !self.brings_keys())?;
         let wait = if self.shrinks_at.is_some() { own.legacy.wait } else { self.record.wait };
         self.mark.as_mut()?.command(now, own.number, wait)
     }

@@ -8,7 +8,9 @@ use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 use wire::resp::{Command, Value};
 
-use super::{FenceDemand, FenceName, Incarnation, LeaseRecord, RedisSettings, Step, Takeover, Trouble};
+use super::{
+    FenceDemand, FenceName, FenceShare, Incarnation, LeaseRecord, RedisSettings, Step, Takeover, Trouble,
+};
 use crate::coherence::lease::{LeaseLimits, Unrecorded};
 use crate::storage::network::Endpoint;
 use crate::time::Time;
@@ -87,7 +89,7 @@ fn takeover_of(seed: u64, wait: u64, change: impl FnOnce(&mut RedisSettings)) ->
         tls: false,
         user: None,
         password: None,
-        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), slots: None },
+        fence: FenceName { cluster: "test".to_owned(), shim: "shim-0".to_owned(), share: FenceShare::Whole },
         fence_demand: FenceDemand::Always,
         mark: None,
         adopts: false,
@@ -342,10 +344,10 @@ fn is_refused(shim: &mut Takeover, server: &mut Server) -> bool {
 #[test]
 fn strangers_that_are_connected_are_displaced_by_who_is_told_to_and_once() {
     for cluster_mode in [false, true] {
-        let slots = cluster_mode.then_some((0, 5460));
+        let share = if cluster_mode { FenceShare::Slots(0, 5460) } else { FenceShare::Whole };
         let of = |seed, cluster: &str, adopts| {
             takeover_of(seed, 20, |settings| {
-                settings.fence = FenceName { cluster: cluster.to_owned(), shim: "shim-0".to_owned(), slots };
+                settings.fence = FenceName { cluster: cluster.to_owned(), shim: "shim-0".to_owned(), share };
                 settings.adopts = adopts;
             })
         };
