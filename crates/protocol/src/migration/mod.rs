@@ -104,7 +104,7 @@ pub enum Effect {
 }
 
 /// How far it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MigrationPhase {
     /// Nothing moves.
     #[default]
