@@ -34,7 +34,8 @@ pub struct StoreError(pub String);
 
 /// A store with leases, a watch and transactions, shared by replicas or not.
 pub trait ControllerStore: Send {
-    /// The member lives: it gets a lease, or its lease starts anew.
+    /// The member lives: it gets a lease, or its lease starts anew, once the store can be asked: every member that was kept is
+    /// registered, and gone after its lease.
     fn keep(&mut self, now: Time, member: &str);
 
     /// The member has left: its lease ends.

@@ -191,6 +191,32 @@ fn an_etcd_that_dies_or_hangs_holds_nobody_up_and_goes_on_where_it_was() {
     }
 }
 
+/// One that is heard of for the last time while etcd is away would be taken for alive for ever otherwise.
+#[test]
+fn who_was_kept_while_etcd_was_away_is_registered_and_gone_afterwards() {
+    if !installed() {
+        return;
+    }
+    let mut etcd = Etcd::start();
+    let mut replica = Replica::of(&etcd);
+    replica.until_there();
+    etcd.kill();
+    replica.until_away();
+    replica.store.keep(NOW, "n0");
+    replica.store.keep(NOW, "n1");
+    let start = Instant::now();
+    until("it has been tried", || {
+        drop(replica.look());
+        (start.elapsed() > Duration::from_secs(1)).then_some(())
+    });
+    replica.store.forget(NOW, "n1");
+    replica.store.propose(NOW, 0, "map");
+    etcd.run();
+    replica.until(&registered("n0"));
+    replica.until(&gone("n0"));
+    assert!(!replica.seen.contains(&registered("n1")), "it has left");
+}
+
 #[test]
 fn a_watch_survives_compaction_and_a_loss_of_everything() {
     if !installed() {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use protocol::time::Time;
 use runtime::clock;
 
-use super::EtcdShared;
 use super::api::{EtcdApi, EtcdWritten};
+use super::{EtcdShared, EtcdState};
 use crate::store::StoreError;
 
 /// Between two proofs that etcd can be asked, and the longest time without a look at what is to be done.
@@ -61,10 +61,11 @@ impl EtcdWriter<'_> {
         }
     }
 
-    /// What is done is taken out of `work`. A member's heartbeat comes again, so that it need not be tried again.
+    /// What is done is taken out of `work`. A member may have had its last heartbeat: without a lease nobody would see it end.
     fn work(&mut self, work: &mut EtcdWork) -> Result<(), StoreError> {
-        for member in std::mem::take(&mut work.keep) {
-            self.keep(&member)?;
+        while let Some(member) = work.keep.first() {
+            self.keep(member)?;
+            work.keep.pop_first();
         }
         if let Some((version, map)) = &work.proposal {
             // Whether another replica was faster, the watch tells.
@@ -135,8 +136,14 @@ impl EtcdWriter<'_> {
         self.api = EtcdApi::new(&self.shared.settings, self.endpoint);
         let mut state = self.shared.state();
         state.problem = error.0;
-        let kept = state.keep.clone();
-        state.forget.extend(work.forget.into_iter().filter(|member| !kept.contains(member)));
+        let EtcdState { keep, forget, .. } = &mut *state;
+        // What was said of a member since counts.
+        let (late_keep, late_forget): (Vec<_>, Vec<_>) = (
+            work.keep.into_iter().filter(|member| !forget.contains(member)).collect(),
+            work.forget.into_iter().filter(|member| !keep.contains(member)).collect(),
+        );
+        keep.extend(late_keep);
+        forget.extend(late_forget);
         if state.proposal.is_none() {
             state.proposal = work.proposal;
         }
