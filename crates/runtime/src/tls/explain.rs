@@ -20,6 +20,17 @@ pub(crate) fn explain(error: &Error, handshaking: bool) -> String {
     }
 }
 
+/// Why a request over HTTP came to nothing; what is not about TLS in the client's own words.
+pub fn explain_request(error: &ureq::Error) -> String {
+    let inner = match error {
+        ureq::Error::Rustls(error) => Some(error),
+        ureq::Error::Io(error) => error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()),
+        _ => None,
+    };
+    // Whether the handshake was over it does not tell; what another protocol sends comes before that.
+    inner.map_or_else(|| error.to_string(), |error| explain(error, true))
+}
+
 fn fault(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired".to_owned(),
@@ -43,7 +54,9 @@ fn complaint(alert: AlertDescription) -> String {
         AlertDescription::CertificateRequired => "it wants a certificate, and none is configured".to_owned(),
         AlertDescription::CertificateExpired => "it takes our certificate for expired".to_owned(),
         AlertDescription::UnknownCA => "it does not know the CA of our certificate".to_owned(),
-        AlertDescription::BadCertificate => "it takes our certificate for bad".to_owned(),
+        AlertDescription::BadCertificate => {
+            "it takes our certificate for bad, or wants one and none is configured".to_owned()
+        }
         AlertDescription::ProtocolVersion => "it speaks no version of TLS that we do".to_owned(),
         alert => format!("alert {alert:?}"),
     }

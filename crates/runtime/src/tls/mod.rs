@@ -16,6 +16,7 @@ use rustls::crypto::CryptoProvider;
 pub use client::HttpClient;
 pub use ends::{Acceptor, Asker, Dialer};
 pub(crate) use explain::explain;
+pub use explain::explain_request;
 pub use roles::VouchedRoles;
 pub(crate) use tally::HandshakeTally;
 pub use tally::TlsStatus;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use runtime::tls::HttpClient;
+use runtime::tls::{HttpClient, explain_request};
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -235,7 +235,7 @@ impl EtcdApi {
             .timeout_recv_response(Some(TIMEOUT))
             .timeout_recv_body(Some(WATCH))
             .build();
-        let reply = request.send(create.to_string()).map_err(|error| self.error(&error))?;
+        let reply = request.send(create.to_string()).map_err(|error| self.error(&self.unanswered(&error)))?;
         if !reply.status().is_success() {
             return self.answer::<Value>(Ok(reply)).map(drop).map_err(|failure| failure.error);
         }
@@ -258,6 +258,14 @@ impl EtcdApi {
         Err(self.error(&"it has ended the watch"))
     }
 
+    fn unanswered(&self, error: &ureq::Error) -> String {
+        let closes = matches!(error, ureq::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof);
+        match closes && self.http.scheme() == "http" {
+            true => "it closes the connection; if it speaks TLS, write etcds:// in `store`".to_owned(),
+            false => explain_request(error),
+        }
+    }
+
     fn error(&self, what: &dyn std::fmt::Display) -> StoreError {
         StoreError(format!("etcd at {}: {what}", self.endpoint))
     }
@@ -272,7 +280,7 @@ impl EtcdApi {
 
     fn answer<T: DeserializeOwned>(&self, reply: Result<Reply, ureq::Error>) -> Result<T, Failure> {
         let failed = |what: &dyn std::fmt::Display| Failure { code: None, error: self.error(what) };
-        let mut reply = reply.map_err(|error| failed(&error))?;
+        let mut reply = reply.map_err(|error| failed(&self.unanswered(&error)))?;
         let text = reply.body_mut().with_config().limit(BYTES_MAX).read_to_string();
         let text = text.map_err(|error| failed(&error))?;
         if reply.status().is_success() {
