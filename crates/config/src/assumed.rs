@@ -4,6 +4,9 @@
 //! member added at the end of its kind changes nobody else's. None of it decides where a key's data are: that is the
 //! secret's and the list of shims.
 
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use toml::{Table, Value};
 
 use super::load::ConfigError;
@@ -33,19 +36,59 @@ pub(super) fn complete(table: &mut Table) -> Result<Vec<String>, ConfigError> {
                 .to_owned(),
         ));
     }
+    let mut places = HostPlaces::new(table);
+    if members(table, "node").is_empty() && !places.addresses.is_empty() {
+        return Err(ConfigError::new(
+            "[[node]]: there is none; where there are [[host]]s, list every member with its host: nobody else knows which \
+             host is to have it"
+                .to_owned(),
+        ));
+    }
     let mut said = Vec::new();
-    shims(table, &mut said)?;
-    standbys(table, &mut said)?;
+    shims(table, &mut places, &mut said)?;
+    standbys(table, &mut places, &mut said)?;
     let racks = racks(table);
     layers(table, &mut said);
-    nodes(table, &racks, &mut said)?;
-    if is_short {
+    nodes(table, &racks, &mut places, &mut said)?;
+    if is_short && places.addresses.is_empty() {
         one_of(table, "controller");
         one_of(table, "router");
     }
-    controllers(table, &mut said)?;
-    routers(table, &mut said)?;
+    controllers(table, &mut places, &mut said)?;
+    routers(table, &mut places, &mut said)?;
     Ok(said)
+}
+
+/// Which address is whose. Hosts count for themselves, so that a role has the same ports on each.
+struct HostPlaces {
+    /// By the name of the host.
+    addresses: BTreeMap<String, IpAddr>,
+    /// Where all members of a host say how they are, by its name.
+    admins: BTreeMap<String, String>,
+    /// How many have had a port of those that begin here, by the host's name.
+    taken: BTreeMap<(Option<String>, u16), usize>,
+}
+
+impl HostPlaces {
+    fn new(table: &Table) -> HostPlaces {
+        let hosts = members(table, "host").iter().filter_map(Value::as_table);
+        let address = |host: &Table| Some((text(host, "name")?, text(host, "address")?.parse().ok()?));
+        let admin = |host: &Table| Some((text(host, "name")?, text(host, "admin")?));
+        let (addresses, admins) = (hosts.clone().filter_map(address), hosts.filter_map(admin));
+        HostPlaces { addresses: addresses.collect(), admins: admins.collect(), taken: BTreeMap::new() }
+    }
+
+    /// The address of the next member there whose ports begin at `first`; `None` beyond the last that is assumed. On a host
+    /// that there is not, which validation names, and without one it is loopback.
+    fn next(&mut self, first: u16, member: &Table) -> Option<SocketAddr> {
+        let host = text(member, "host").filter(|host| self.addresses.contains_key(host));
+        let ip = host.as_ref().and_then(|host| self.addresses.get(host)).copied();
+        let taken = self.taken.entry((host, first)).or_default();
+        let place = *taken;
+        *taken += 1;
+        let port = first.saturating_add(u16::try_from(place).ok().filter(|_| place < PORTS)?);
+        Some(SocketAddr::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), port))
+    }
 }
 
 fn members<'a>(table: &'a Table, section: &str) -> &'a [Value] {
@@ -88,20 +131,29 @@ impl<'a> Filling<'a> {
         }
     }
 
-    fn listen(&mut self, first: u16, place: usize) -> Result<(), ConfigError> {
+    /// One that has an address takes its place all the same: otherwise, to write it out would move the others.
+    fn listen(&mut self, first: u16, places: &mut HostPlaces) -> Result<(), ConfigError> {
+        let next = places.next(first, self.member);
         if self.member.contains_key("listen") {
             return Ok(());
         }
-        if place >= PORTS {
+        let Some(address) = next else {
             return Err(ConfigError::new(format!(
                 "[[{}]] number {}: listen is missing: ports are assumed for the first {PORTS} only; write listen = \
                  \"IP:PORT\"",
                 self.section,
                 self.index + 1
             )));
-        }
-        self.assume("listen", &format!("127.0.0.1:{}", usize::from(first) + place));
+        };
+        self.assume("listen", &address.to_string());
         Ok(())
+    }
+
+    fn admin(&mut self, places: &HostPlaces) {
+        let host = text(self.member, "host");
+        if let Some(admin) = host.and_then(|host| places.admins.get(&host)) {
+            self.assume("admin", admin);
+        }
     }
 
     fn say(self, said: &mut Vec<String>) {
@@ -112,20 +164,21 @@ impl<'a> Filling<'a> {
 }
 
 /// A server without a rack is one.
-fn shims(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
+fn shims(table: &mut Table, places: &mut HostPlaces, said: &mut Vec<String>) -> Result<(), ConfigError> {
     for (index, shim) in each(table, "shim").enumerate() {
         let mut filling = Filling::new("shim", index, shim);
         filling.assume("id", &format!("shim-{index}"));
         let id = text(filling.member, "id").unwrap_or_default();
         filling.assume("rack", &id);
-        filling.listen(SHIM_PORT, index)?;
+        filling.listen(SHIM_PORT, places)?;
+        filling.admin(places);
         filling.say(said);
     }
     Ok(())
 }
 
 /// Called as the shim that they stand by for.
-fn standbys(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
+fn standbys(table: &mut Table, places: &mut HostPlaces, said: &mut Vec<String>) -> Result<(), ConfigError> {
     let shims = members(table, "shim").iter().filter_map(Value::as_table);
     let ids: Vec<String> = shims.filter_map(|shim| text(shim, "id")).collect();
     let mut of_each: Vec<String> = Vec::new();
@@ -143,7 +196,8 @@ fn standbys(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError
         let before = of_each.iter().filter(|other| **other == of).count();
         let id = if before == 0 { format!("{of}-standby") } else { format!("{of}-standby-{}", before + 1) };
         filling.assume("id", &id);
-        filling.listen(STANDBY_PORT, index)?;
+        filling.listen(STANDBY_PORT, places)?;
+        filling.admin(places);
         filling.say(said);
         of_each.push(of);
     }
@@ -185,7 +239,12 @@ fn layers(table: &mut Table, said: &mut Vec<String>) {
     table.insert("layer".to_owned(), Value::Array(known.into_iter().map(layer).collect()));
 }
 
-fn nodes(table: &mut Table, racks: &[String], said: &mut Vec<String>) -> Result<(), ConfigError> {
+fn nodes(
+    table: &mut Table,
+    racks: &[String],
+    places: &mut HostPlaces,
+    said: &mut Vec<String>,
+) -> Result<(), ConfigError> {
     let layers: Vec<(String, bool)> = members(table, "layer")
         .iter()
         .filter_map(Value::as_table)
@@ -220,10 +279,11 @@ fn nodes(table: &mut Table, racks: &[String], said: &mut Vec<String>) -> Result<
             let place = counts[layer];
             counts[layer] += 1;
             filling.assume("id", &format!("{name}-{place}"));
-            filling.listen(NODE_PORT.saturating_add(100 * layer as u16), place)?;
+            filling.listen(NODE_PORT.saturating_add(100 * layer as u16), places)?;
         } else {
             filling.assume("id", &format!("{name}-{index}"));
         }
+        filling.admin(places);
         filling.say(said);
     }
     Ok(())
@@ -241,18 +301,22 @@ fn one_per_rack(layers: &[(String, bool)], racks: &[String]) -> Vec<Value> {
     layers.iter().flat_map(|layer| racks.iter().map(move |rack| node(layer, rack))).collect()
 }
 
-fn controllers(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
+fn controllers(
+    table: &mut Table,
+    places: &mut HostPlaces,
+    said: &mut Vec<String>,
+) -> Result<(), ConfigError> {
     for (index, controller) in each(table, "controller").enumerate() {
         let mut filling = Filling::new("controller", index, controller);
         let id = if index == 0 { "controller".to_owned() } else { format!("controller-{index}") };
         filling.assume("id", &id);
-        filling.listen(CONTROLLER_PORT, index)?;
+        filling.listen(CONTROLLER_PORT, places)?;
         filling.say(said);
     }
     Ok(())
 }
 
-fn routers(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError> {
+fn routers(table: &mut Table, places: &mut HostPlaces, said: &mut Vec<String>) -> Result<(), ConfigError> {
     let storages = members(table, "shim").iter().filter_map(Value::as_table);
     let memcached =
         storages.filter_map(|shim| text(shim, "storage")).any(|storage| storage.starts_with("memcached://"));
@@ -261,9 +325,12 @@ fn routers(table: &mut Table, said: &mut Vec<String>) -> Result<(), ConfigError>
     for (index, router) in each(table, "router").enumerate() {
         let mut filling = Filling::new("router", index, router);
         filling.assume("id", &format!("router-{index}"));
-        if !secured && !["listen_tls", "listen_unix"].iter().any(|key| filling.member.contains_key(*key)) {
-            filling.listen(ROUTER_PORT, index)?;
+        if secured || ["listen_tls", "listen_unix"].iter().any(|key| filling.member.contains_key(*key)) {
+            places.next(ROUTER_PORT, filling.member);
+        } else {
+            filling.listen(ROUTER_PORT, places)?;
         }
+        filling.admin(places);
         if memcached {
             filling.assume("protocol", "memcached");
         }

@@ -136,7 +136,7 @@ fn compare_members(section: &str, old: &[Value], new: &[Value], found: &mut Diff
         match (fields(old), fields(new)) {
             (Some(old), Some(new)) => compare_fields(&FieldPlace { section, at }, &old, &new, found),
             _ if is_hot(section, "") => found.hot.push(at),
-            (None, _) if matches!(section, "node" | "layer" | "router") => {}
+            (None, _) if matches!(section, "host" | "node" | "layer" | "router") => {}
             _ => found.cold.push(at),
         }
     }

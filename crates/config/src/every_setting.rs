@@ -17,26 +17,34 @@ distribution = "jedis"
 [tracing]
 [[policy]]
 prefix = "p"
+[[host]]
+name = "a"
+address = "127.0.0.1"
 [[controller]]
 id = "c0"
+host = "a"
 listen = "127.0.0.1:7000"
 [[layer]]
 name = "leaf"
 partition = "hash"
 [[node]]
 id = "n0"
+host = "a"
 layer = "leaf"
 listen = "127.0.0.1:7200"
 [[shim]]
 id = "s0"
+host = "a"
 rack = "r0"
 listen = "127.0.0.1:7100"
 storage = "redis://127.0.0.1:6379"
 [[standby]]
 id = "b0"
+host = "a"
 listen = "127.0.0.1:7600"
 [[router]]
 id = "x0"
+host = "a"
 listen = "127.0.0.1:6380"
 [[user]]
 name = "u"
@@ -44,7 +52,7 @@ rules = "on nopass +@all ~*"
 "#;
 
 /// Settings whose new value must be of a kind, or go with others; the others take a number.
-const VALUES: [(&str, &str, &str); 47] = [
+const VALUES: [(&str, &str, &str); 49] = [
     ("[cluster]", "name", "\"other\""),
     ("[cluster]", "mode", "\"bounded\""),
     ("[cluster]", "routing", "\"on-path\""),
@@ -66,6 +74,8 @@ const VALUES: [(&str, &str, &str); 47] = [
     ("[heat]", "hysteresis", "2.0"),
     ("[log]", "filter", "\"info\""),
     ("[tracing]", "service_name", "\"other\""),
+    ("[[host]]", "address", "\"127.0.0.2\""),
+    ("[[host]]", "admin", "\"127.0.0.1:6391\""),
     ("[[policy]]", "prefix", "\"other\""),
     ("[[policy]]", "cache", "\"always\""),
     ("[[controller]]", "id", "\"c1\""),
@@ -95,7 +105,7 @@ const VALUES: [(&str, &str, &str); 47] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 18] = [
+const ELSEWHERE: [(&str, &str); 24] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -104,6 +114,12 @@ const ELSEWHERE: [(&str, &str); 18] = [
     ("[tracing]", "otlp_endpoint"),
     ("[tracing]", "sample_one_in"),
     ("[tracing]", "headers_file"),
+    ("[[host]]", "name"),
+    ("[[controller]]", "host"),
+    ("[[node]]", "host"),
+    ("[[shim]]", "host"),
+    ("[[standby]]", "host"),
+    ("[[router]]", "host"),
     ("[[layer]]", "name"),
     ("[[layer]]", "partition"),
     ("[[node]]", "layer"),

@@ -8,6 +8,7 @@ mod changes;
 mod described;
 #[cfg(test)]
 mod every_setting;
+mod hosts;
 mod key_text;
 mod limits;
 mod load;
@@ -31,6 +32,7 @@ mod words;
 
 pub use address::{Address, AddressError};
 pub use changes::Reloaded;
+pub use hosts::{HostConfig, HostRisk};
 pub use key_text::{key_bytes, key_text};
 pub use limits::{Limits, Overload};
 pub use load::{ConfigError, Override};
@@ -99,6 +101,8 @@ pub struct Config {
     pub tracing: TracingConfig,
     #[serde(default, rename = "policy")]
     pub policies: Vec<PolicyConfig>,
+    #[serde(default, rename = "host")]
+    pub hosts: Vec<HostConfig>,
     #[serde(default, rename = "controller")]
     pub controllers: Vec<ControllerConfig>,
     #[serde(default, rename = "layer")]
@@ -188,6 +192,7 @@ impl Config {
             log: LogConfig::default(),
             tracing: TracingConfig::default(),
             policies: Vec::new(),
+            hosts: Vec::new(),
             controllers: Vec::new(),
             layers: Vec::new(),
             nodes: Vec::new(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use toml::{Table, Value};
 
 use super::storage::Password;
-use super::{Config, Secret, assumed, place, secret_file, words};
+use super::{Config, Secret, assumed, hosts, place, secret_file, words};
 
 /// Tables that environment and flags may change; the others list members.
 const SECTIONS: [&str; 8] =
@@ -246,7 +246,7 @@ fn read_with(
     }
     config.tls.resolve(directory);
     config.tracing.read_headers(directory).map_err(|what| ConfigError(format!("{file}: {what}")))?;
-    config.validate().map_err(|ConfigError(what)| {
+    config.validate().and_then(|()| hosts::check_all_placed(&config)).map_err(|ConfigError(what)| {
         // What comes from elsewhere does not stand in the file.
         let line = place::line_of(text, &what).filter(|_| overrides.is_empty());
         let line = line.map(|line| format!(":{line}")).unwrap_or_default();

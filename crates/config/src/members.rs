@@ -19,6 +19,9 @@ use crate::Address;
 pub struct ControllerConfig {
     #[serde(default)]
     pub id: String,
+    /// The name of the `[[host]]` that it is on, where the file has several.
+    #[serde(default)]
+    pub host: Option<String>,
     /// HTTP API and metrics.
     #[serde(default = "unset_socket")]
     pub listen: SocketAddr,
@@ -70,6 +73,7 @@ impl ControllerConfig {
     pub fn new(id: &str, listen: SocketAddr) -> ControllerConfig {
         ControllerConfig {
             id: id.to_owned(),
+            host: None,
             listen,
             store: default_store(),
             store_password_file: None,
@@ -142,6 +146,8 @@ pub struct NodeConfig {
     #[serde(default)]
     pub id: String,
     #[serde(default)]
+    pub host: Option<String>,
+    #[serde(default)]
     pub layer: String,
     /// Exactly where the layer is partitioned by rack.
     #[serde(default)]
@@ -179,6 +185,7 @@ impl NodeConfig {
     pub fn new(id: &str, layer: &str, rack: Option<&str>, listen: Address) -> NodeConfig {
         NodeConfig {
             id: id.to_owned(),
+            host: None,
             layer: layer.to_owned(),
             rack: rack.map(str::to_owned),
             listen,
@@ -202,6 +209,8 @@ impl NodeConfig {
 pub struct ShimConfig {
     #[serde(default)]
     pub id: String,
+    #[serde(default)]
+    pub host: Option<String>,
     #[serde(default)]
     pub rack: String,
     #[serde(default = "unset_address")]
@@ -240,6 +249,8 @@ fn default_weight() -> u32 {
 pub struct StandbyConfig {
     #[serde(default)]
     pub id: String,
+    #[serde(default)]
+    pub host: Option<String>,
     /// The shim in whose place it serves when that one does not; the only one, if it is not given.
     #[serde(default)]
     pub of: String,
@@ -251,7 +262,7 @@ pub struct StandbyConfig {
 
 impl StandbyConfig {
     pub fn new(id: &str, of: &str, listen: Address) -> StandbyConfig {
-        StandbyConfig { id: id.to_owned(), of: of.to_owned(), listen, admin: None }
+        StandbyConfig { id: id.to_owned(), host: None, of: of.to_owned(), listen, admin: None }
     }
 }
 
@@ -259,6 +270,7 @@ impl ShimConfig {
     pub fn new(id: &str, rack: &str, listen: Address, storage: StorageConfig) -> ShimConfig {
         ShimConfig {
             id: id.to_owned(),
+            host: None,
             rack: rack.to_owned(),
             listen,
             storage,
@@ -286,6 +298,8 @@ const THREADS_ASSUMED_MAX: usize = 8;
 pub struct RouterConfig {
     #[serde(default)]
     pub id: String,
+    #[serde(default)]
+    pub host: Option<String>,
     /// Plain; may be left away where `listen_tls` is given.
     #[serde(default)]
     pub listen: Option<Address>,
@@ -339,6 +353,7 @@ impl RouterConfig {
     pub fn new(id: &str, listen: Address) -> RouterConfig {
         RouterConfig {
             id: id.to_owned(),
+            host: None,
             listen: Some(listen),
             listen_tls: None,
             listen_unix: None,

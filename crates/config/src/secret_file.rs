@@ -86,7 +86,11 @@ impl Config {
         let controllers = self.controllers.iter().all(|controller| controller.listen.ip().is_loopback());
         let nodes = self.nodes.iter().all(|node| node.listen.is_local());
         let standbys = self.standbys.iter().all(|standby| standby.listen.is_local());
-        controllers && nodes && standbys && self.shims.iter().all(|shim| shim.listen.is_local())
+        self.hosts.len() < 2
+            && controllers
+            && nodes
+            && standbys
+            && self.shims.iter().all(|shim| shim.listen.is_local())
     }
 }
 

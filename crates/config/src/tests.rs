@@ -127,7 +127,7 @@ fn bad_fields_are_named_with_line_section_and_remedy() {
     check(
         "objects_max",
         "objects",
-        "f.toml:34: [[node]]: unknown key `objects` (did you mean `objects_max`?); allowed here: `id`, `layer`",
+        "f.toml:34: [[node]]: unknown key `objects` (did you mean `objects_max`?); allowed here: `id`, `host`",
     );
     check(
         "lease_ms = 1000",

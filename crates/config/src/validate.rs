@@ -8,6 +8,7 @@ use protocol::coherence::lease::LeaseTerms;
 use wire::Partition;
 use wire::message::LAYERS_MAX;
 
+use super::hosts;
 use super::load::ConfigError;
 use super::policy;
 use super::pool;
@@ -43,6 +44,7 @@ impl Config {
         check_heat(self)?;
         policy::check(self)?;
         check_ids(self)?;
+        hosts::check(self)?;
         check_layers(self)?;
         check_nodes(self)?;
         check_racks(self)?;

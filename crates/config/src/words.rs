@@ -62,6 +62,9 @@ fn explained(message: &str, key: &str, line: &str) -> String {
         "invalid socket address syntax" => {
             format!("{value} is no address: write \"IP:PORT\", for example \"127.0.0.1:7000\"")
         }
+        "invalid IP address syntax" => {
+            format!("{value} is no address: write an IP address, for example \"10.0.0.1\"")
+        }
         "duplicate key" if line.starts_with('[') => {
             let name = line.trim_matches(['[', ']']);
             format!("{name} is there with one pair of brackets and with two: write [[{name}]] each time")
@@ -84,6 +87,7 @@ fn explained(message: &str, key: &str, line: &str) -> String {
 fn example(key: &str) -> String {
     let value = match key {
         "cluster" => return ": begin with [cluster] and its secret".to_owned(),
+        "address" => "\"10.0.0.1\"",
         "id" | "name" => "\"a-name\"",
         "layer" => "\"the name of a [[layer]]\"",
         "listen" => "\"127.0.0.1:7000\"",

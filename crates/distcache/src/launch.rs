@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use config::{Config, ConfigError, Member, StorageConfig};
 use runtime::admin::{self, HttpListener};
 use runtime::heartbeat::{self, Pulse};
-use runtime::instance::{Instance, StartError};
+use runtime::instance::{Instance, StartError, listen_advice};
 use runtime::reload::Reloader;
 use runtime::status::{MemberStatus, StatusCell};
 use runtime::stop::Stop;
@@ -343,7 +343,13 @@ impl RunningMembers {
 fn bind_admin<'a>(config: &Config, ids: &[&'a str]) -> anyhow::Result<Vec<(HttpListener, Vec<&'a str>)>> {
     let addresses = admin_addresses(config, ids).into_iter();
     addresses
-        .map(|(address, ids)| Ok((admin::bind(address).with_context(|| in_use(&ids, address))?, ids)))
+        .map(|(address, ids)| {
+            let listener = admin::bind(address).map_err(|error| {
+                let advice = listen_advice(&error, "admin");
+                anyhow!("{}: cannot listen on admin = \"{address}\": {advice}", ids.join(", "))
+            })?;
+            Ok((listener, ids))
+        })
         .collect()
 }
 
@@ -391,11 +397,4 @@ fn admin_addresses<'a>(config: &Config, ids: &[&'a str]) -> BTreeMap<SocketAddr,
         }
     }
     addresses
-}
-
-fn in_use(ids: &[&str], address: SocketAddr) -> String {
-    format!(
-        "{}: cannot listen on admin = \"{address}\"; stop what listens there or change `admin`",
-        ids.join(", ")
-    )
 }

@@ -113,7 +113,7 @@ fn check_says_ok_or_what_is_wrong() {
     fails(2, &["check", "--config", "/nonexistent.toml"], &[], "/nonexistent.toml: there is no such file");
     let bad = File::new("bad", &GOOD.replace("CONTROLLER", "0").replace("rack =", "rak ="));
     let expected = format!(
-        "{}:17: [[shim]]: unknown key `rak` (did you mean `rack`?); allowed here: `id`, `rack`",
+        "{}:17: [[shim]]: unknown key `rak` (did you mean `rack`?); allowed here: `id`, `host`",
         bad.path()
     );
     fails(2, &["check", "--config", bad.path()], &[], &expected);
@@ -150,6 +150,13 @@ fn a_port_in_use_and_an_unknown_member_are_named() {
     let expected = format!("controller: cannot listen on 127.0.0.1:{port}: the address is in use");
     fails(1, &["up", "--config", file.path()], &[], &expected);
     fails(1, &["run", "--config", file.path(), "--id", "controller"], &[], &expected);
+    // Of a network for documents, which no machine has.
+    let elsewhere =
+        GOOD.replace("127.0.0.1:CONTROLLER", "192.0.2.1:7000") + "[security]\ninsecure_listen = true\n";
+    let file = File::new("elsewhere", &elsewhere);
+    let expected = "cannot listen on 192.0.2.1:7000: this machine does not have that address; where the file has [[host]]s";
+    fails(1, &["up", "--config", file.path()], &[], expected);
+    let file = File::new("members", &GOOD.replace("CONTROLLER", "0"));
     let expected = "it has: controller, shim-0, spine-0, router-0";
     fails(2, &["run", "--config", file.path(), "--id", "leaf-9"], &[], expected);
 }

@@ -57,6 +57,7 @@ const LINES: &[(&str, i32, &[&str])] = &[
         2,
         &["--controller 127.0.0.1", "the port is missing", "[[controller]]"],
     ),
+    ("up --config GOOD --host a", 2, &["--host \"a\"", "GOOD has no [[host]]", "name and address"]),
     ("status --controller :7000", 2, &["--controller :7000", "\"\" is no host", "write http://HOST:PORT"]),
     (
         "status --controller 127.0.0.1:1",
@@ -219,6 +220,26 @@ const FILES: &[(&str, &str, &[&str])] = &[
         &[":16: ", "rack = \"r9\"", "racks of the shims: \"r0\""],
     ),
     ("layer = \"spine\"", "layer = \"spine\"\nrack = \"r0\"", &[":21: ", "rack = \"r0\"", "remove rack"]),
+    (
+        "id = \"leaf-0\"",
+        "id = \"leaf-0\"\nhost = \"a\"",
+        &[":15: ", "host = \"a\"", "no [[host]] has this name", "add it, with its name and its address"],
+    ),
+    (
+        "[[layer]]",
+        "[[host]]\nname = \"a\"\n[[layer]]",
+        &[":7: ", "`address` is missing", "address = \"10.0.0.1\""],
+    ),
+    (
+        "[[layer]]",
+        "[[host]]\nname = \"a\"\naddress = \"cache-a\"\n[[layer]]",
+        &[":9: ", "\"cache-a\" is no address", "write an IP address"],
+    ),
+    (
+        "[[layer]]",
+        "[[host]]\nname = \"a\"\naddress = \"127.0.0.1\"\n[[layer]]",
+        &[":4: ", "[[controller]] \"controller\": host is missing", "there are \"a\""],
+    ),
     (
         "listen = \"127.0.0.1:7200\"",
         "listen = \"localhost:7200\"",

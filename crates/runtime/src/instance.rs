@@ -44,7 +44,7 @@ impl Instance {
 pub enum StartError {
     #[error("no {role} has the id {id:?} in this configuration")]
     UnknownId { role: &'static str, id: String },
-    #[error("{id}: cannot listen on {address}: {}", listen_advice(.error))]
+    #[error("{id}: cannot listen on {address}: {}", listen_advice(.error, "listen"))]
     Listen { id: String, address: Address, error: io::Error },
     #[error("{id}: {what}: {error}")]
     System { id: String, what: &'static str, error: io::Error },
@@ -72,15 +72,19 @@ impl StartError {
     }
 }
 
-fn listen_advice(error: &io::Error) -> String {
+/// What to do where the address that the file has as `key` cannot be listened on.
+pub fn listen_advice(error: &io::Error, key: &str) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "the address is in use; stop what listens there or change `listen`".to_owned()
+            format!("the address is in use; stop what listens there or change `{key}`")
         }
         io::ErrorKind::PermissionDenied => {
             "permission denied; use a port above 1023 or a directory you may write to".to_owned()
         }
-        io::ErrorKind::AddrNotAvailable => "this machine does not have that address".to_owned(),
+        io::ErrorKind::AddrNotAvailable => {
+            "this machine does not have that address; where the file has [[host]]s, start those of this one with --host NAME"
+                .to_owned()
+        }
         io::ErrorKind::NotFound => "the directory of the socket does not exist".to_owned(),
         _ => error.to_string(),
     }

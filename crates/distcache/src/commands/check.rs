@@ -1,5 +1,7 @@
 //! `distcache check`: validates a configuration file. It starts and contacts nothing.
 
+use config::HostRisk;
+
 use super::ConfigArguments;
 use crate::launch::Loaded;
 use lab::terminal::{BadInput, print};
@@ -36,6 +38,13 @@ pub(crate) fn run(arguments: &CheckArguments) -> anyhow::Result<()> {
         config.racks().len(),
         config.routers.len()
     ));
+    for host in &config.hosts {
+        let members = config.members_on(&host.name);
+        print(&format!("host {} ({}): {}", host.name, host.address, members.join(", ")));
+    }
+    for HostRisk { what, advice } in config.host_risks() {
+        print(&format!("warning: {what}; {advice}"));
+    }
     config.assumed().iter().for_each(|assumed| print(&format!("assumed: {assumed}")));
     Ok(())
 }

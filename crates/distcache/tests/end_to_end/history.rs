@@ -22,6 +22,36 @@ const REST: Duration = Duration::from_millis(5);
 const PIECE: usize = 4;
 const TEXT_BYTES_MAX: u64 = 8000;
 
+/// What a client that may change its router is told in place of a reply, once for each router that it has lost.
+pub(crate) const ROUTER_LOST: &str = "its router was lost";
+
+/// A client at one of the routers.
+struct Seat {
+    client: Client,
+    routers: Vec<SocketAddr>,
+    at: usize,
+    /// It goes on at the next router when its own is lost, and fails the test otherwise.
+    roams: bool,
+}
+
+impl Seat {
+    fn call(&mut self, arguments: &[&str]) -> Value {
+        if !self.roams {
+            return self.client.call(arguments);
+        }
+        match self.client.ask(arguments) {
+            Ok(frame) => Value::parse(&frame).expect("RESP"),
+            Err(_) => {
+                self.client = until("a router takes it", || {
+                    self.at = (self.at + 1) % self.routers.len();
+                    Client::try_tcp(self.routers[self.at]).ok()
+                });
+                Value::Error(ROUTER_LOST.into())
+            }
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     /// INCR, read by GET.
@@ -129,7 +159,7 @@ impl Shared {
     }
 
     /// One read of an object in one of its ways.
-    fn read(&self, client: &mut Client, index: usize, way: u32) {
+    fn read(&self, client: &mut Seat, index: usize, way: u32) {
         let object = self.object(index);
         let arguments = object.read(way);
         let floor = object.floor.load(SeqCst);
@@ -154,7 +184,7 @@ impl Shared {
         }
     }
 
-    fn write(&self, client: &mut Client, index: usize) {
+    fn write(&self, client: &mut Seat, index: usize) {
         let object = self.object(index);
         let _alone = (object.kind == Kind::Register).then(|| lock(&object.writing));
         let started = Instant::now();
@@ -241,6 +271,15 @@ impl Object {
 impl History {
     /// Starts readers and writers, dealt to the routers in turn.
     pub(crate) fn start(routers: &[SocketAddr], readers: usize, writers: usize) -> History {
+        History::begin(routers, readers, writers, false)
+    }
+
+    /// As `start`, with clients that know all routers and go on at the next one when theirs is lost.
+    pub(crate) fn roaming(routers: &[SocketAddr], readers: usize, writers: usize) -> History {
+        History::begin(routers, readers, writers, true)
+    }
+
+    fn begin(routers: &[SocketAddr], readers: usize, writers: usize, roams: bool) -> History {
         let mut shared = Shared {
             objects: Vec::new(),
             lives: AtomicU64::new(0),
@@ -251,7 +290,8 @@ impl History {
         let shared = Arc::new(shared);
         let threads = (0..readers + writers).map(|number| {
             let shared = Arc::clone(&shared);
-            let mut client = Client::tcp(routers[number % routers.len()]);
+            let at = number % routers.len();
+            let mut client = Seat { client: Client::tcp(routers[at]), routers: routers.to_vec(), at, roams };
             let mut random = SmallRng::seed_from_u64(number as u64);
             std::thread::spawn(move || {
                 while !shared.stop.load(SeqCst) {
@@ -338,6 +378,11 @@ impl History {
 
     /// Stops the clients. Fails the test if any read was impossible.
     pub(crate) fn finish(mut self) -> Report {
+        self.stop()
+    }
+
+    /// As `finish`, for a test that keeps it.
+    pub(crate) fn stop(&mut self) -> Report {
         self.shared.stop.store(true, SeqCst);
         for thread in self.threads.drain(..) {
             assert!(thread.join().is_ok(), "a client has lost its connection");

@@ -1,6 +1,7 @@
 //! End to end: the real binary before real storage servers, with clients that people use. Not how a part works inside.
 
 mod agreement;
+mod backup;
 mod balance;
 mod bench;
 mod bounded;
@@ -11,6 +12,7 @@ mod differential;
 mod failures;
 mod foreign_writers;
 mod history;
+mod hosts;
 mod idle;
 mod large_replies;
 mod leases;

@@ -1,12 +1,17 @@
-//! Controllers that share an etcd, and what happens while some or all of them are gone. Not what one of them decides.
+//! Controllers that share an etcd, and what happens while some or all of them are gone, or all that they knew. Not what one of them
+//! decides.
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::Value as Json;
 
-use crate::cluster::{Cluster, Etcd, Layout, RedisServer, alone, installed, until};
+use crate::backup::copy;
+use crate::cluster::{
+    Cluster, Directory, Etcd, Layout, RedisServer, alone, installed, loopback, ok, text, until,
+};
 use crate::coherence::{hit_ratio, layout};
 use crate::history::History;
 use crate::status::http;
@@ -61,6 +66,40 @@ impl Trial {
         until("copies are hit", || (hit_ratio(&cluster.status()) > 0.3).then_some(()));
         until("every member is registered", || (etcd.members()? == 7).then_some(()));
         Trial { cluster, etcd, history, controllers, _servers: servers }
+    }
+
+    /// The highest epoch that any member acts on; nothing while none has been heard of.
+    fn epoch(&self) -> Option<u64> {
+        let status = self.cluster.status();
+        let members =
+            ["nodes", "shims", "routers"].iter().flat_map(|list| status[*list].as_array().expect(list));
+        members.map(|member| member["epoch"].as_u64().expect("an epoch")).max()
+    }
+
+    /// Another life of etcd, which knows what `data` says, or nothing.
+    fn etcd_with(&mut self, data: Option<&Path>) {
+        self.etcd.kill();
+        let place = self.etcd.data();
+        std::fs::remove_dir_all(&place).expect("it had data");
+        if let Some(data) = data {
+            copy(data, &place);
+        }
+        self.etcd.run();
+    }
+
+    /// Until both controllers tell, and every member acts on, one map of at least this epoch in which `spine-1` owns so much. The
+    /// epoch that members act on never falls meanwhile.
+    fn until_agreed(&self, epoch: u64, share: u64) {
+        let [first, second] = self.controllers;
+        let mut least = 0;
+        until(&format!("a map of {epoch} or later, with {share} thousandths for spine-1"), || {
+            let now = self.epoch()?;
+            assert!(now >= least, "{now} after {least}");
+            least = now;
+            let map = shares(first).filter(|map| shares(second).as_ref() == Some(map))?;
+            let own = map.1.iter().find(|(id, _)| id == "spine-1").map(|(_, share)| *share)?;
+            (map.0 >= epoch && map.0 == now && own == share && self.etcd.members()? == 7).then_some(())
+        });
     }
 
     fn no_errors(&self, what: &str) {
@@ -172,4 +211,97 @@ fn all_controllers_or_all_of_etcd_gone_costs_nobody_anything() {
     until_returned(second, "spine-1");
     let report = trial.history.finish();
     assert!(report.errors.is_empty(), "{report:?}");
+}
+
+/// Nothing of etcd needs a backup: who serves knows it, or it is made anew.
+#[test]
+fn an_etcd_that_has_lost_everything_or_is_an_older_one_costs_nobody_anything() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start();
+    let [first, _] = trial.controllers;
+    until("it is drained", || trial.cluster.command(first, &["drain", "spine-1"]).ok().map(drop));
+    trial.until_agreed(2, 0);
+    let epoch = trial.epoch().expect("members are heard of");
+    trial.etcd.kill();
+    let older = Directory::new();
+    copy(&trial.etcd.data(), older.path());
+
+    trial.etcd_with(None);
+    trial.until_agreed(epoch, 0);
+    trial.no_errors("after etcd has lost everything");
+
+    // The controllers as well: what was drained is known to nobody, and members know only how far they were.
+    trial.cluster.kill("controller");
+    trial.cluster.kill("controller-1");
+    trial.etcd_with(None);
+    trial.no_errors("without controllers and all that they knew");
+    trial.cluster.start("controller");
+    trial.cluster.start("controller-1");
+    trial.until_agreed(epoch + 1, 1000);
+    trial.no_errors("with controllers that know nothing");
+
+    // What an older etcd says of drained nodes counts, and its epoch does not.
+    let epoch = trial.epoch().expect("members are heard of");
+    trial.etcd_with(Some(older.path()));
+    trial.until_agreed(epoch + 1, 0);
+    trial.no_errors("with an older etcd");
+    let report = trial.history.finish();
+    assert!(report.errors.is_empty(), "{report:?}");
+}
+
+#[test]
+fn a_cluster_that_was_stopped_starts_again_without_what_etcd_knew() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start();
+    let client = |trial: &Trial| trial.cluster.connect(0);
+    let keys: Vec<String> = (0..100).map(|key| format!("kept:{key}")).collect();
+    keys.iter().for_each(|key| ok(&mut client(&trial), &["SET", key, key]));
+    trial.history.stop();
+    let ids = trial.cluster.layout.ids();
+    ids.iter().for_each(|id| trial.cluster.kill(id));
+    trial.etcd_with(None);
+    ids.iter().for_each(|id| trial.cluster.start(id));
+    trial.cluster.wait_linked();
+    trial.until_agreed(1, 1000);
+    let mut client = client(&trial);
+    for round in ["kept", "again"] {
+        for key in &keys {
+            let expected = key.replace("kept", round);
+            assert_eq!(text(&client.call(&["GET", key])), expected);
+            ok(&mut client, &["SET", key, &key.replace("kept", "again")]);
+        }
+    }
+}
+
+#[test]
+fn a_member_at_another_address_is_taken_once_the_map_with_the_old_one_is_forgotten() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::start();
+    let [first, _] = trial.controllers;
+    until("it is drained", || trial.cluster.command(first, &["drain", "spine-1"]).ok().map(drop));
+    trial.history.stop();
+    let ids = trial.cluster.layout.ids();
+    ids.iter().for_each(|id| trial.cluster.kill(id));
+    let file = std::fs::read_to_string(&trial.cluster.config).expect("the file");
+    let (before, after) = file.split_once("id = \"leaf-0\"").expect("a node");
+    let (keys, rest) = after.split_once("listen = \"").expect("its address");
+    let (_, rest) = rest.split_once('"').expect("it ends");
+    let moved = format!("{before}id = \"leaf-0\"{keys}listen = \"{}\"{rest}", loopback());
+    std::fs::write(&trial.cluster.config, moved).expect("written");
+    ids.iter().for_each(|id| trial.cluster.start(id));
+    trial.cluster.wait_linked();
+    let foreign = "the store's map is not this configuration's";
+    until("it is told", || trial.cluster.process("controller").log().contains(foreign).then_some(()));
+    trial.etcd.forget_map();
+    until("it is drained", || trial.cluster.command(first, &["drain", "spine-1"]).ok().map(drop));
+    trial.until_agreed(2, 0);
 }

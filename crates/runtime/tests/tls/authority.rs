@@ -44,12 +44,15 @@ impl Authority {
         self.sign_with(name, year, &[]);
     }
 
-    /// As `sign_until`, with URIs among the names.
-    pub(crate) fn sign_with(&self, name: &str, year: i32, uris: &[&str]) {
+    /// As `sign_until`, with addresses and URIs among the names.
+    pub(crate) fn sign_with(&self, name: &str, year: i32, more: &[&str]) {
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut parameters = CertificateParams::new(names).unwrap();
-        let uris = uris.iter().map(|uri| SanType::URI((*uri).try_into().unwrap()));
-        parameters.subject_alt_names.extend(uris);
+        let more = more.iter().map(|name| match name.parse() {
+            Ok(address) => SanType::IpAddress(address),
+            Err(_) => SanType::URI((*name).try_into().unwrap()),
+        });
+        parameters.subject_alt_names.extend(more);
         parameters.distinguished_name = DistinguishedName::new();
         if name != NAMELESS {
             parameters.distinguished_name.push(DnType::CommonName, name);

@@ -12,6 +12,8 @@ mod talk;
 
 use std::time::Duration;
 
+use config::HostRisk;
+
 use super::ConfigArguments;
 use crate::launch::Loaded;
 use finding::{DoctorFindings, Level};
@@ -63,6 +65,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<()> {
             }
             None => {}
         }
+    }
+    for HostRisk { what, advice } in config.host_risks() {
+        findings.doubt("[[host]]", &what, &advice);
     }
     storage::check(&config, &certificates, patience, &mut findings)?;
     placement::check(&config, &certificates, patience, &mut findings)?;

@@ -22,7 +22,7 @@ pub(crate) use layout::{Layout, loopback};
 pub(crate) use machine::{alone, installed, python, python_with, shared};
 pub(crate) use memcached_client::MemcachedClient;
 pub(crate) use memcached_server::MemcachedServer;
-pub(crate) use ports::free_port;
+pub(crate) use ports::{free_port, loopback_network};
 pub(crate) use process::{Process, distcache, until};
 pub(crate) use redis_cluster::{PRIMARIES, RedisCluster};
 pub(crate) use redis_server::{Program, RedisServer};

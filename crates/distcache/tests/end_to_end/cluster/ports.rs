@@ -1,6 +1,6 @@
 //! Free loopback ports for members that must find each other again after a restart. Not who listens there.
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::{Mutex, PoisonError};
 
 /// Below the range from which Linux takes the ports of outgoing connections. A port of that range could be taken
@@ -41,4 +41,10 @@ pub(crate) fn free_port() -> u16 {
             return port;
         }
     }
+}
+
+/// A loopback network that no other call returns, by the last part of its addresses: the hosts there may have the same ports.
+pub(crate) fn loopback_network() -> impl Fn(u8) -> Ipv4Addr {
+    let [high, low] = free_port().to_be_bytes();
+    move |last| Ipv4Addr::new(127, high, low, last)
 }

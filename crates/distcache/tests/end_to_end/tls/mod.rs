@@ -11,7 +11,7 @@ mod reload;
 
 use std::process::{Command, Output, Stdio};
 
-use authority::Authority;
+pub(crate) use authority::Authority;
 
 /// `[tls.TABLE]` with the certificate `NAME.crt` and its key.
 fn table(authority: &Authority, table: &str, name: &str, more: &str) -> String {
