@@ -105,7 +105,7 @@ const VALUES: [(&str, &str, &str); 49] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 24] = [
+const ELSEWHERE: [(&str, &str); 25] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -120,6 +120,7 @@ const ELSEWHERE: [(&str, &str); 24] = [
     ("[[shim]]", "host"),
     ("[[standby]]", "host"),
     ("[[router]]", "host"),
+    ("[[policy]]", "stale_if_error_ms"),
     ("[[layer]]", "name"),
     ("[[layer]]", "partition"),
     ("[[node]]", "layer"),

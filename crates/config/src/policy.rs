@@ -1,13 +1,14 @@
 //! `[[policy]]`: which keys may be cached, by prefix. Not how a policy is applied.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::policy::{Eligibility, Policies, Rule};
 use serde::Deserialize;
 
 use super::load::ConfigError;
-use super::{ByteSize, Config};
+use super::{ByteSize, Config, Mode};
 use crate::key_bytes;
 
 /// Looked through at every miss that might be cached.
@@ -26,6 +27,9 @@ pub struct PolicyConfig {
     /// Larger replies are not cached.
     #[serde(default)]
     pub value_bytes_max: Option<ByteSize>,
+    /// While storage is gone, a copy answers for so long after changes were heard of last.
+    #[serde(default)]
+    pub stale_if_error_ms: Option<u64>,
 }
 
 /// What it takes to be cached.
@@ -55,6 +59,7 @@ impl PolicyConfig {
             },
             ttl_ms_max: self.ttl_ms_max.unwrap_or(u64::MAX),
             value_bytes_max: self.value_bytes_max.map_or(usize::MAX, |bytes| bytes.0 as usize),
+            stale_if_error: Duration::from_millis(self.stale_if_error_ms.unwrap_or(0)),
         }
     }
 }
@@ -78,9 +83,16 @@ pub(super) fn check(config: &Config) -> Result<(), ConfigError> {
             return wrong(format!("{at}: there are two of it; write one [[policy]] for each prefix"));
         }
         let limited = policy.ttl_ms_max.is_some() || policy.value_bytes_max.is_some();
-        if policy.cache == Caching::Never && limited {
+        if policy.cache == Caching::Never && (limited || policy.stale_if_error_ms.is_some()) {
             return wrong(format!(
-                "{at}: cache = \"never\" leaves nothing for ttl_ms_max and value_bytes_max to limit; take them out"
+                "{at}: cache = \"never\" leaves nothing for ttl_ms_max, value_bytes_max and stale_if_error_ms to limit; take \
+                 them out"
+            ));
+        }
+        if config.cluster.mode == Mode::Strict && policy.stale_if_error_ms.is_some() {
+            return wrong(format!(
+                "{at}: stale_if_error_ms lets copies answer that may be older than what was written, which mode = \"strict\" rules \
+                 out; take it out, or write mode = \"bounded\" in [cluster]"
             ));
         }
     }

@@ -202,7 +202,12 @@ fn check_members(config: &Config) -> Check {
         let value = policy
             .value_bytes_max
             .map(|value| size("value_bytes_max", value, (0, most), "one frame between members takes it"));
-        ttl.into_iter().chain(value).try_for_each(|number| number.check(&at))?;
+        let least = config.cluster.bounded_staleness_ms_max;
+        let stale = policy.stale_if_error_ms.map(|stale| {
+            let why = "a copy may be as old as bounded_staleness_ms_max in any case";
+            time("stale_if_error_ms", stale, (least, A_DAY_MS), why)
+        });
+        ttl.into_iter().chain(value).chain(stale).try_for_each(|number| number.check(&at))?;
     }
     Ok(())
 }

@@ -382,6 +382,20 @@ name = "leaf""#;
     wrong("[[policy]]\nprefix = \"a\"\n[[policy]]\nprefix = \"a\"", "there are two of it");
     wrong("[[policy]]\nprefix = \"a\"\nttl_ms_max = 0", "ttl_ms_max = 0: write 1 to");
     wrong("[[policy]]\nprefix = \"a\"\ncache = \"never\"\nttl_ms_max = 9", "leaves nothing for ttl_ms_max");
+    let stale = |ms: &str| format!("[[policy]]\nprefix = \"a\"\nstale_if_error_ms = {ms}");
+    wrong(&stale("30000"), "which mode = \"strict\" rules out; take it out, or write mode = \"bounded\"");
+    let bounded = |ms: &str, expected: &str| {
+        let text = EXAMPLE.replacen("mode = \"strict\"", "mode = \"bounded\"", 1);
+        let text = text.replacen("\n[[layer]]", &format!("\n{}\n[[layer]]", stale(ms)), 1);
+        let error = read(&text, "f.toml", Path::new(""), &[]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    bounded("999", "stale_if_error_ms = 999: write 1000 to 86400000: a copy may be as old as");
+    bounded("86400001", "stale_if_error_ms = 86400001: write 1000 to 86400000");
+    wrong(
+        &(stale("5000") + "\ncache = \"never\""),
+        "leaves nothing for ttl_ms_max, value_bytes_max and stale_if",
+    );
     let many: String = (0..257).map(|n| format!("[[policy]]\nprefix = \"{n}\"\n")).collect();
     wrong(&many, "257 of them; at most 256");
 }

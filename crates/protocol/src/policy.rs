@@ -1,6 +1,7 @@
 //! Which keys may be cached and for how long, by prefix, as operators say it. Not how hot a key is.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -24,11 +25,18 @@ pub struct Rule {
     pub ttl_ms_max: u64,
     /// Larger replies pass by uncached.
     pub value_bytes_max: usize,
+    /// For so long after changes have been heard of last, a copy may answer because storage is gone.
+    pub stale_if_error: Duration,
 }
 
 impl Default for Rule {
     fn default() -> Rule {
-        Rule { cache: Eligibility::Heat, ttl_ms_max: u64::MAX, value_bytes_max: usize::MAX }
+        Rule {
+            cache: Eligibility::Heat,
+            ttl_ms_max: u64::MAX,
+            value_bytes_max: usize::MAX,
+            stale_if_error: Duration::ZERO,
+        }
     }
 }
 
@@ -59,6 +67,7 @@ pub struct Policies {
     /// The longest first.
     rules: Arc<[(Bytes, Rule)]>,
     promotes: bool,
+    stale_if_error_longest: Duration,
 }
 
 impl Default for Policies {
@@ -71,7 +80,13 @@ impl Policies {
     pub fn new(mut rules: Vec<(Bytes, Rule)>) -> Policies {
         rules.sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
         let promotes = rules.iter().any(|(_, rule)| rule.cache == Eligibility::Always);
-        Policies { rules: rules.into(), promotes }
+        let longest = rules.iter().map(|(_, rule)| rule.stale_if_error).max();
+        Policies { rules: rules.into(), promotes, stale_if_error_longest: longest.unwrap_or_default() }
+    }
+
+    /// The longest that any rule lets a copy answer because storage is gone.
+    pub fn stale_if_error_longest(&self) -> Duration {
+        self.stale_if_error_longest
     }
 
     pub fn of(&self, key: &[u8]) -> Rule {

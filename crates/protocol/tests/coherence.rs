@@ -129,6 +129,14 @@ scripts! {
     shim_crash_between_the_phases
     shim_cut_off_from_storage
     slot_moves
+    stale_and_an_unheard_invalidation
+    stale_but_not_of_another_server
+    stale_no_longer_than_the_key
+    stale_until_storage_is_another
+    stale_until_storage_is_back
+    stale_where_only_the_feed_is_lost
+    stale_while_storage_hangs
+    stale_while_storage_is_gone
     storage_comes_back_empty
     storage_comes_back_empty_behind_a_write
     storage_emptied_between_two_processes

@@ -20,8 +20,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Heat, Hello, Invalidate, LAYERS_MAX, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew, Reply,
-    Revoke, Revoked, SetDegree, Subscribe, Subscribers, Track, Welcome, Window,
+    Grant, Heat, Hello, Invalidate, LAYERS_MAX, Leave, LoadStamp, Offer, Part, Read, Refuse, Reject, Renew,
+    Reply, Revoke, Revoked, SetDegree, Subscribe, Subscribers, Track, Welcome, Window,
 };
 use wire::resp::Command;
 use wire::resp::transaction::{EXEC, MULTI};
@@ -292,6 +292,7 @@ impl Confusion {
                     cached,
                     degree: Degree(other as u8),
                     ttl_ms,
+                    stale_ms: other,
                     value,
                 })
             }
@@ -312,7 +313,17 @@ impl Confusion {
             8 => Message::Welcome(Welcome { session, nonce: other, lease: number, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: other }),
             10 => Message::Renew(Renew { session, sent: number, heat_floor: other as u32 }),
-            11 => Message::Grant(Grant { session, sent: self.now.0.min(number), duration: other, guard: 0 }),
+            11 => {
+                let leave = Leave { duration: other, unheard: number };
+                let leave = number.is_multiple_of(2).then_some(leave);
+                Message::Grant(Grant {
+                    session,
+                    sent: self.now.0.min(number),
+                    duration: other,
+                    guard: 0,
+                    leave,
+                })
+            }
             12 => Message::Refuse(Refuse { session }),
             13 => {
                 let value = flag.then_some(EarlyValue { ttl_ms, value });
@@ -321,7 +332,7 @@ impl Confusion {
             14 => Message::Ack(Ack { session, key, version: number, nothing_held: ttl_ms }),
             15 => Message::Commit(Commit { session, key, version: number }),
             16 => Message::Evict(Evict { session, key, fill: number }),
-            17 => Message::Revoke(Revoke { session, number }),
+            17 => Message::Revoke(Revoke { session, number, spares: other.is_multiple_of(2) }),
             18 => Message::Revoked(Revoked { session, number }),
             _ => Message::Window(Window { requests: other as u32 }),
         }
@@ -457,7 +468,7 @@ impl Confusion {
             6 => {
                 StorageEvent::Published(Bytes::from_static(b">3\r\n$7\r\nmessage\r\n$2\r\ns0\r\n$1\r\nm\r\n"))
             }
-            0 => StorageEvent::Down { reason: "it is confused".into() },
+            0 => StorageEvent::Down { reason: "it is confused".into(), gone: true },
             1 => StorageEvent::Up {
                 incarnation: ticket,
                 traits: tracking(),

@@ -278,7 +278,7 @@ fn a_lost_connection_is_subscribed_on_again() {
 #[test]
 fn storage_that_is_down_is_an_error_and_is_subscribed_to_when_it_comes() {
     let mut world = World::new(1);
-    world.step(Input::Storage(StorageEvent::Down { reason: "it rests".into() }));
+    world.step(Input::Storage(StorageEvent::Down { reason: "it rests".into(), gone: true }));
     world.subscribe(1, 10, TopicKind::Channel, "a", 1);
     assert!(world.told()[0].contains("storage cannot be reached: it rests"));
     world.subscribers(1, TopicKind::Channel, "b", 1);

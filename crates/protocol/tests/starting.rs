@@ -61,7 +61,7 @@ fn what_comes_before_storage_has_said_anything_waits_and_what_comes_after_is_tol
             (None, usize::from(overload != Overload::Refuse)),
             "it has waited for this"
         );
-        let down = StorageEvent::Down { reason: "gone".to_owned() };
+        let down = StorageEvent::Down { reason: "gone".to_owned(), gone: true };
         shim.step(Time(1_000_000), Input::Storage(down), &mut effects);
         assert_eq!(
             read(&mut shim, asked(2)).0,

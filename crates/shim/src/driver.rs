@@ -59,6 +59,8 @@ pub(crate) struct ShimDriver {
     stopped: bool,
     /// Why storage does not report changes, as far as it is logged.
     feed_refusal: Option<String>,
+    /// Copies may be stale because storage is gone, as far as that is logged, and for how long.
+    stale: Option<Duration>,
     /// Others who write, as far as they are logged, and when.
     foreign_writers: ForeignWritersSeen,
     foreign_writers_told: Time,
@@ -79,6 +81,7 @@ impl ShimDriver {
             drain_until: None,
             stopped: false,
             feed_refusal: None,
+            stale: None,
             foreign_writers: ForeignWritersSeen::default(),
             foreign_writers_told: Time(0),
             tracking_refusal: None,
@@ -184,6 +187,21 @@ impl ShimDriver {
         }
     }
 
+    fn log_stale(&mut self, now: Time) {
+        let stale = self.parts.shim.stale_for(now);
+        match (std::mem::replace(&mut self.stale, stale), stale) {
+            (None, Some(_)) => tracing::warn!(
+                "storage is gone: reads of prefixes with stale_if_error_ms are answered from copies, which may be stale, until that time \
+                 is over; all others fail"
+            ),
+            (Some(lasted), None) => tracing::warn!(
+                lasted_ms = lasted.as_millis() as u64,
+                "no read is answered any more from copies that may be stale: storage is back, or stale_if_error_ms is over"
+            ),
+            _ => {}
+        }
+    }
+
     /// Others write to storage that only DistCache is to write to. An application that comes and goes is told once.
     fn log_foreign_writers(&mut self, now: Time) {
         let shim = &self.parts.shim;
@@ -270,6 +288,7 @@ impl Role for ShimDriver {
         self.step(io, now, Input::Tick);
         if shows {
             self.log_refusals(now);
+            self.log_stale(now);
             self.log_foreign_writers(now);
         }
     }

@@ -1,5 +1,7 @@
 //! What may be cached, as operators draw it anew. Not who is told.
 
+use std::time::Duration;
+
 use protocol::policy::{Eligibility, Policies, Rule};
 
 use crate::random::SimRandom;
@@ -27,6 +29,7 @@ fn draw(random: &mut SimRandom) -> Policies {
         cache: random.pick(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat]),
         ttl_ms_max: random.pick(&[20, 300, u64::MAX, u64::MAX]),
         value_bytes_max: random.pick(&[12, usize::MAX, usize::MAX]),
+        stale_if_error: Duration::ZERO,
     };
     let mut rules = Vec::new();
     for prefix in PREFIXES {

@@ -9,8 +9,8 @@ use crate::header::{
 use crate::key::{Digest, Key, View};
 use crate::message::{
     Ack, Cancel, Changed, Commit, Credit, Degree, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow,
-    Follows, Grant, Handover, HandoverAck, Heat, Hello, Invalidate, LayerSet, LoadStamp, Loads, Message,
-    Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Status, Subscribe,
+    Follows, Grant, Handover, HandoverAck, Heat, Hello, Invalidate, LayerSet, Leave, LoadStamp, Loads,
+    Message, Offer, Part, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Status, Subscribe,
     Subscribers, Tenure, TopicKind, Track, Welcome, Window,
 };
 
@@ -113,7 +113,7 @@ pub fn encode(message: &Message, out: &mut Vec<u8>) {
                 degree: degree_to_byte(fill.degree),
                 view: fill.view.0,
                 version: fill.version,
-                tail: [fill.session, fill.fill, fill.ttl_ms.unwrap_or(TTL_NONE), 0],
+                tail: [fill.session, fill.fill, fill.ttl_ms.unwrap_or(TTL_NONE), fill.stale_ms],
                 ..of(operation::FILL)
             };
             frame(header, &fill.key, &fill.value, out);
@@ -224,9 +224,7 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
             let tail = [m.session, 0, u64::from(m.heat_floor), m.sent];
             bare(Header { tail, ..of(operation::RENEW) }, out);
         }
-        Message::Grant(m) => {
-            bare(Header { tail: [m.session, m.duration, m.guard, m.sent], ..of(operation::GRANT) }, out)
-        }
+        Message::Grant(m) => encode_grant(m, out),
         Message::Refuse(m) => bare(Header { tail: [m.session, 0, 0, 0], ..of(operation::REFUSE) }, out),
         Message::Invalidate(m) => {
             let ttl = m.value.as_ref().and_then(|early| early.ttl_ms).unwrap_or(TTL_NONE);
@@ -257,7 +255,9 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
             frame(header, &m.key, &Bytes::new(), out);
         }
         Message::Revoke(m) => {
-            bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKE) }, out)
+            // A release that spares nothing drops everything.
+            let flags = flag(m.spares, FLAG_VALUE);
+            bare(Header { flags, tail: [m.session, 0, 0, m.number], ..of(operation::REVOKE) }, out);
         }
         Message::Revoked(m) => {
             bare(Header { tail: [m.session, 0, 0, m.number], ..of(operation::REVOKED) }, out)
@@ -276,6 +276,14 @@ fn encode_control(message: &Message, out: &mut Vec<u8>) {
         }
         _ => unreachable!("the others are encoded above"),
     }
+}
+
+/// A release that knows of no leave grants nothing by it.
+fn encode_grant(grant: &Grant, out: &mut Vec<u8>) {
+    let (request, version) = grant.leave.map_or((0, 0), |leave| (leave.duration, leave.unheard));
+    let flags = flag(grant.leave.is_some(), FLAG_VALUE);
+    let tail = [grant.session, grant.duration, grant.guard, grant.sent];
+    bare(Header { flags, request, version, tail, ..of(operation::GRANT) }, out);
 }
 
 fn of(operation: u8) -> Header {
@@ -439,7 +447,7 @@ fn assemble_answer(header: &Header, key: Key, value: Bytes) -> Result<Message, D
         let loads = loads(&header.tail);
         return Ok(Message::Reply(Reply { request, status, hit, cached, degree, loads, more, value }));
     }
-    let [session, fill, ttl, _] = header.tail;
+    let [session, fill, ttl, stale_ms] = header.tail;
     Ok(Message::Fill(Fill {
         session,
         fill,
@@ -451,6 +459,7 @@ fn assemble_answer(header: &Header, key: Key, value: Bytes) -> Result<Message, D
         cached,
         degree,
         ttl_ms: ttl_of(ttl),
+        stale_ms,
         value,
     }))
 }
@@ -484,7 +493,11 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
         }
         operation::REJECT => Message::Reject(Reject { last: argument, nonce: second }),
         operation::RENEW => Message::Renew(Renew { session, sent: argument, heat_floor: ttl as u32 }),
-        operation::GRANT => Message::Grant(Grant { session, sent: argument, duration: second, guard: ttl }),
+        operation::GRANT => {
+            let leave = Leave { duration: header.request, unheard: version };
+            let leave = has(FLAG_VALUE).then_some(leave);
+            Message::Grant(Grant { session, sent: argument, duration: second, guard: ttl, leave })
+        }
         operation::REFUSE => Message::Refuse(Refuse { session }),
         operation::INVALIDATE => {
             let value = has(FLAG_VALUE).then(|| EarlyValue { ttl_ms: ttl_of(ttl), value });
@@ -496,7 +509,7 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
         }
         operation::COMMIT => Message::Commit(Commit { session, key, version }),
         operation::EVICT => Message::Evict(Evict { session, key, fill: second }),
-        operation::REVOKE => Message::Revoke(Revoke { session, number: argument }),
+        operation::REVOKE => Message::Revoke(Revoke { session, number: argument, spares: has(FLAG_VALUE) }),
         operation::HEAT => Message::Heat(Heat {
             session,
             key,

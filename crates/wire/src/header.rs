@@ -10,7 +10,7 @@
 //! | 4-5   | flags |
 //! | 6     | status |
 //! | 7     | degree: step of the key's number of places, plus one |
-//! | 8-15  | request id |
+//! | 8-15  | request id; of a GRANT how long its leave lasts |
 //! | 16-31 | key digest |
 //! | 32-39 | view |
 //! | 40-41 | database |
@@ -18,7 +18,7 @@
 //! | 44-47 | key length |
 //! | 48-51 | value length |
 //! | 52-55 | map epoch |
-//! | 56-63 | object version |
+//! | 56-63 | object version; of a GRANT with leave how long nobody has heard of changes |
 //! | 64-95 | tail: four `{node + 1: u32, load: u32}`, or `{session, fill, ttl ms, argument: u64}` |
 
 /// Bytes of a header.

@@ -210,6 +210,8 @@ pub struct Fill {
     pub degree: Degree,
     /// Remaining time to live when storage was asked; `None` for ever.
     pub ttl_ms: Option<u64>,
+    /// For so much longer its key lives: the copy may answer meanwhile if storage is gone and the shim gives leave.
+    pub stale_ms: u64,
     pub value: Bytes,
 }
 
@@ -355,6 +357,16 @@ pub struct Grant {
     pub duration: u64,
     /// As in the WELCOME.
     pub guard: u64,
+    pub leave: Option<Leave>,
+}
+
+/// Storage is gone: what rules allow to be stale may be served beyond the lease (shim to node, with a GRANT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Leave {
+    /// Microseconds, counted by the node from the GRANT's `sent`.
+    pub duration: u64,
+    /// For how many microseconds nobody has heard of changes.
+    pub unheard: u64,
 }
 
 /// To a node: the session is not known or its lease has run out; the node drops it and says HELLO again. To a shim: the
@@ -411,6 +423,8 @@ pub struct Evict {
 pub struct Revoke {
     pub session: u64,
     pub number: u64,
+    /// Nobody hears of changes any more: drop only what rules do not allow to be stale, and say nothing.
+    pub spares: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -5,8 +5,8 @@ use proptest::prelude::*;
 use wire::header::HEADER_BYTES;
 use wire::message::{
     Ack, Cancel, Changed, Commit, Credit, Deliver, EarlyValue, Evict, Execute, Fetch, Fill, Follow, Follows,
-    Grant, Handover, HandoverAck, Heat, Hello, Invalidate, Offer, Part, Read, Refuse, Reject, Renew, Reply,
-    Revoke, Revoked, SetDegree, Subscribe, Subscribers, Tenure, Track, Welcome, Window,
+    Grant, Handover, HandoverAck, Heat, Hello, Invalidate, Leave, Offer, Part, Read, Refuse, Reject, Renew,
+    Reply, Revoke, Revoked, SetDegree, Subscribe, Subscribers, Tenure, Track, Welcome, Window,
 };
 use wire::{
     DecodeError, Degree, Digest, Key, LayerSet, LoadStamp, Message, Status, TopicKind, View, decode, encode,
@@ -74,6 +74,7 @@ fn samples() -> Vec<Message> {
             cached: LayerSet(1),
             degree: Degree::BASE,
             ttl_ms: Some(1234),
+            stale_ms: 0,
             value: value.clone(),
         }),
         Message::Offer(Offer { key: key.clone(), view, resp3: false, heat: 77, command }),
@@ -107,7 +108,7 @@ fn control_samples() -> Vec<Message> {
         Message::Welcome(Welcome { session: 12, nonce: 13, lease: 14, guard: 15 }),
         Message::Reject(Reject { last: 14, nonce: 15 }),
         Message::Renew(Renew { session: 16, sent: 17, heat_floor: 18 }),
-        Message::Grant(Grant { session: 19, sent: 20, duration: 21, guard: 22 }),
+        Message::Grant(Grant { session: 19, sent: 20, duration: 21, guard: 22, leave: None }),
         Message::Refuse(Refuse { session: 22 }),
         Message::Invalidate(Invalidate {
             session: 23,
@@ -119,7 +120,7 @@ fn control_samples() -> Vec<Message> {
         Message::Ack(Ack { session: 25, key: key.clone(), version: 26, nothing_held: Some(27) }),
         Message::Commit(Commit { session: 28, key: key.clone(), version: 29 }),
         Message::Evict(Evict { session: 30, key: key.clone(), fill: 31 }),
-        Message::Revoke(Revoke { session: 32, number: 33 }),
+        Message::Revoke(Revoke { session: 32, number: 33, spares: false }),
         Message::Revoked(Revoked { session: 34, number: 35 }),
         Message::Window(Window { requests: 45 }),
         Message::Heat(Heat {
@@ -297,6 +298,21 @@ proptest! {
             let mut again = encoded(&message);
             prop_assert_eq!(decode(&mut again), Ok(Some(message)));
         }
+    }
+}
+
+/// What releases before it do not know is where they look for nothing.
+#[test]
+fn what_may_be_stale_comes_back() {
+    let fill = |stale_ms| match &samples()[5] {
+        Message::Fill(fill) => Message::Fill(Fill { stale_ms, ..fill.clone() }),
+        other => panic!("{other:?}"),
+    };
+    let grant = |leave| Message::Grant(Grant { session: 19, sent: 20, duration: 21, guard: 22, leave });
+    let leave = Leave { duration: 60, unheard: 61 };
+    let revoke = Message::Revoke(Revoke { session: 32, number: 33, spares: true });
+    for sent in [fill(u64::MAX), grant(Some(leave)), revoke] {
+        assert_eq!(decode(&mut encoded(&sent)), Ok(Some(sent)));
     }
 }
 

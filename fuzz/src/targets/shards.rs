@@ -93,7 +93,7 @@ fn play(bytes: &mut Unstructured<'_>) -> Result<()> {
             5 => Input::Release { number: bytes.int_in_range(0..=9)?, clean: bytes.arbitrary()? },
             6 => {
                 let event = match bytes.int_in_range(0..=4)? {
-                    0 => StorageEvent::Down { reason: "told to".to_owned() },
+                    0 => StorageEvent::Down { reason: "told to".to_owned(), gone: true },
                     1 => StorageEvent::Fenced,
                     2 => StorageEvent::Unsubscribed,
                     3 => StorageEvent::Published(Bytes::from_static(

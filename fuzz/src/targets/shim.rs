@@ -171,7 +171,7 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
         6 => StorageEvent::FeedDown,
         7 => StorageEvent::Changed((*bytes.choose(&REPORTS)?).into()),
         5 => StorageEvent::Published((*bytes.choose(&PUSHES)?).into()),
-        0 => StorageEvent::Down { reason: "it was told to".into() },
+        0 => StorageEvent::Down { reason: "it was told to".into(), gone: true },
         1 => StorageEvent::Fenced,
         _ => {
             let traits = StorageTraits {

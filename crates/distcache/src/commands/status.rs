@@ -201,6 +201,9 @@ fn shim_cells(shim: &ShimStatus) -> Vec<String> {
         counted.invalidated_copies.to_string(),
         match (shim.standing_by, shim.storage_up, counted.hold_milliseconds) {
             (true, ..) => "standby".to_owned(),
+            _ if counted.stale_milliseconds > 0 => {
+                format!("down, stale for {} s", counted.stale_milliseconds.div_ceil(1000))
+            }
             (false, true, 0) => "up".to_owned(),
             (false, true, hold) => format!("writes wait {} s", hold.div_ceil(1000)),
             (false, false, _) => "down".to_owned(),

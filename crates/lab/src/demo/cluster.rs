@@ -106,7 +106,13 @@ pub(crate) fn config(arguments: &DemoArguments, directory: &TemporaryDirectory, 
 /// For all keys.
 fn policy(cached: bool) -> PolicyConfig {
     let cache = if cached { Caching::Always } else { Caching::Never };
-    PolicyConfig { prefix: String::new(), cache, ttl_ms_max: None, value_bytes_max: None }
+    PolicyConfig {
+        prefix: String::new(),
+        cache,
+        ttl_ms_max: None,
+        value_bytes_max: None,
+        stale_if_error_ms: None,
+    }
 }
 
 impl DemoCluster {

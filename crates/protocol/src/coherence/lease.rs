@@ -3,7 +3,7 @@
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use wire::message::{Grant, Hello, Reject, Welcome};
+use wire::message::{Grant, Hello, Leave, Reject, Welcome};
 
 use crate::time::Time;
 
@@ -145,8 +145,26 @@ pub enum NodeSession {
         /// As the shim has told them: what this node is configured for does not count.
         terms: LeaseTerms,
         lease_end: Option<Time>,
+        leave: Option<StaleLeave>,
         renewed: Option<Time>,
     },
+}
+
+/// A shim's leave to serve beyond the lease what rules allow to be stale, because storage is gone: the node's end of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StaleLeave {
+    end: Time,
+    /// It was asked for then, and changes had not been heard of for so long already, or for a moment less.
+    sent: Time,
+    unheard: Duration,
+}
+
+impl StaleLeave {
+    /// Whether a copy may be served at `now` of which no change may be missed for longer than `stale_max`.
+    pub fn covers(&self, now: Time, stale_max: Duration) -> bool {
+        let left = stale_max.mul_f64(0.99).saturating_sub(self.unheard);
+        now < self.end && now < self.sent.after(left)
+    }
 }
 
 impl NodeSession {
@@ -191,8 +209,14 @@ impl NodeSession {
                     duration: Duration::from_micros(welcome.lease),
                     guard: Duration::from_micros(welcome.guard),
                 };
-                *self =
-                    NodeSession::Open { number, id: welcome.session, terms, lease_end: None, renewed: None };
+                *self = NodeSession::Open {
+                    number,
+                    id: welcome.session,
+                    terms,
+                    lease_end: None,
+                    leave: None,
+                    renewed: None,
+                };
                 true
             }
             _ => false,
@@ -240,17 +264,28 @@ impl NodeSession {
 
     /// Extends the lease, unless the grant came after the lease had lapsed.
     pub fn grant(&mut self, now: Time, grant: &Grant) {
-        let NodeSession::Open { id, terms, lease_end, .. } = self else { return };
-        if *id != grant.session || grant.sent > now.0 || lease_end.is_some_and(|end| now >= end) {
+        let lapsed = self.lapsed(now);
+        let NodeSession::Open { id, terms, lease_end, leave, .. } = self else { return };
+        if *id != grant.session || grant.sent > now.0 || lapsed {
             return;
         }
         let duration = Duration::from_micros(grant.duration);
         // Leases grow with the age of the shim's incarnation.
         terms.duration = terms.duration.max(duration);
         let guard = Duration::from_micros(grant.guard);
-        let end = LeaseTerms { guard, ..*terms }.node_end(Time(grant.sent), duration);
+        let (sent, told) = (Time(grant.sent), LeaseTerms { guard, ..*terms });
+        let end = told.node_end(sent, duration);
         if end > now {
             *lease_end = Some(lease_end.map_or(end, |held| held.max(end)));
+        }
+        // A later GRANT says whether there is leave still; one that was overtaken says nothing.
+        if leave.is_none_or(|held| held.sent <= sent) {
+            let granted = |leave: Leave| StaleLeave {
+                end: told.node_end(sent, Duration::from_micros(leave.duration)),
+                sent,
+                unheard: Duration::from_micros(leave.unheard),
+            };
+            *leave = grant.leave.map(granted);
         }
     }
 
@@ -259,9 +294,22 @@ impl NodeSession {
         matches!(*self, NodeSession::Open { lease_end: Some(end), .. } if now < end)
     }
 
-    /// Whether a lease was held and has run out: everything must be dropped and the session closed.
+    /// The leave to serve what may be stale, if the shim has given one.
+    pub fn leave(&self) -> Option<StaleLeave> {
+        match *self {
+            NodeSession::Open { leave, .. } => leave,
+            _ => None,
+        }
+    }
+
+    /// Whether a lease was held and has run out, and no leave goes on: everything must be dropped and the session closed.
     pub fn lapsed(&self, now: Time) -> bool {
-        matches!(*self, NodeSession::Open { lease_end: Some(end), .. } if now >= end)
+        match *self {
+            NodeSession::Open { lease_end: Some(end), leave, .. } => {
+                now >= leave.map_or(end, |leave| end.max(leave.end))
+            }
+            _ => false,
+        }
     }
 
     pub fn remaining(&self, now: Time) -> Duration {
@@ -282,8 +330,9 @@ impl NodeSession {
             NodeSession::Opening { number, nonce, .. } => {
                 (1, number, nonce, self.hello_overdue(now, terms)).hash(state);
             }
-            NodeSession::Open { number, id, terms, lease_end, .. } => {
-                (2, number, id, terms, lease_end.map(|end| end.since(now))).hash(state);
+            NodeSession::Open { number, id, terms, lease_end, leave, .. } => {
+                let leave = leave.map(|leave| (leave.end.since(now), now.since(leave.sent), leave.unheard));
+                (2, number, id, terms, lease_end.map(|end| end.since(now)), leave).hash(state);
             }
         }
     }
@@ -328,6 +377,15 @@ pub struct LeaseBounds {
     /// When storage was seen to obey this shim last.
     pub storage_proof: Time,
     pub duration_max: Duration,
+    /// For how long what may be stale may be served, as far as storage is concerned.
+    pub leave_max: Duration,
+}
+
+/// For how long copies may be served, and those that may be stale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewed {
+    pub lease: Duration,
+    pub leave: Duration,
 }
 
 impl ShimSession {
@@ -372,17 +430,16 @@ impl ShimSession {
         session: u64,
         bounds: LeaseBounds,
         terms: &LeaseTerms,
-    ) -> Option<Duration> {
-        let LeaseBounds { invalidate_oldest, storage_proof, duration_max } = bounds;
+    ) -> Option<Renewed> {
+        let LeaseBounds { invalidate_oldest, storage_proof, duration_max, leave_max } = bounds;
         let open = self.open.as_mut().filter(|open| open.id == session && now < open.end)?;
         let unacknowledged = invalidate_oldest.map_or(Duration::ZERO, |sent| now.since(sent));
-        let duration = terms
-            .duration
-            .saturating_sub(unacknowledged)
-            .min(terms.duration.saturating_sub(now.since(storage_proof)))
-            .min(duration_max);
-        open.end = open.end.max(now.after(duration));
-        Some(duration)
+        let acknowledged = terms.duration.saturating_sub(unacknowledged);
+        let proven = terms.duration.saturating_sub(now.since(storage_proof));
+        let renewed =
+            Renewed { lease: acknowledged.min(proven).min(duration_max), leave: acknowledged.min(leave_max) };
+        open.end = open.end.max(now.after(renewed.lease.max(renewed.leave)));
+        Some(renewed)
     }
 
     pub fn close(&mut self) {
@@ -404,12 +461,12 @@ impl ShimSession {
 #[cfg(test)]
 mod tests {
     use super::{
-        EarlierIncarnations, HelloAnswer, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, ShimSession,
-        Unrecorded,
+        EarlierIncarnations, HelloAnswer, LeaseBounds, LeaseLimits, LeaseTerms, NodeSession, Renewed,
+        ShimSession, Unrecorded,
     };
     use crate::time::Time;
     use std::time::Duration;
-    use wire::message::{Grant, Hello, Reject, Welcome};
+    use wire::message::{Grant, Hello, Leave, Reject, Welcome};
 
     const TERMS: LeaseTerms =
         LeaseTerms { duration: Duration::from_secs(1), guard: Duration::from_millis(10) };
@@ -443,11 +500,11 @@ mod tests {
     }
 
     fn bounds(invalidate_oldest: Option<Time>, storage_proof: Time) -> LeaseBounds {
-        LeaseBounds { invalidate_oldest, storage_proof, duration_max: L }
+        LeaseBounds { invalidate_oldest, storage_proof, duration_max: L, leave_max: Duration::ZERO }
     }
 
     fn grant(session: u64, sent: u64, duration: Duration) -> Grant {
-        Grant { session, sent, duration: micros(duration), guard: micros(TERMS.guard) }
+        Grant { session, sent, duration: micros(duration), guard: micros(TERMS.guard), leave: None }
     }
 
     fn welcome(session: u64, nonce: u64) -> Welcome {
@@ -471,7 +528,7 @@ mod tests {
                 random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 let sent = clock(real_us, node_rate);
                 real_us += random % 100_000;
-                if let Some(duration) =
+                if let Some(Renewed { lease: duration, .. }) =
                     shim.renew(clock(real_us, shim_rate), 99, bounds(None, clock(real_us, shim_rate)), &TERMS)
                 {
                     real_us += random % 90_000;
@@ -507,14 +564,9 @@ mod tests {
     fn without_storage_proof_nothing_is_granted_beyond_a_lease_after_the_last_one() {
         let (_, mut shim) = open(1);
         let proof = Time(300_000);
-        assert_eq!(
-            shim.renew(Time(800_000), 99, bounds(None, proof), &TERMS),
-            Some(Duration::from_millis(500))
-        );
-        assert_eq!(
-            shim.renew(Time(1_290_000), 99, bounds(None, proof), &TERMS),
-            Some(Duration::from_millis(10))
-        );
+        let renewed = |ms| Some(Renewed { lease: Duration::from_millis(ms), leave: Duration::ZERO });
+        assert_eq!(shim.renew(Time(800_000), 99, bounds(None, proof), &TERMS), renewed(500));
+        assert_eq!(shim.renew(Time(1_290_000), 99, bounds(None, proof), &TERMS), renewed(10));
         assert!(shim.lapsed(Time(1_300_000)));
         assert_eq!(shim.renew(Time(1_300_000), 99, bounds(None, proof), &TERMS), None);
     }
@@ -529,6 +581,36 @@ mod tests {
         assert!(node.lapsed(Time(980_000)), "1 s less 1 % less 10 ms");
         node.grant(Time(980_000), &grant(99, 970_000, TERMS.duration));
         assert!(node.lapsed(Time(980_000)));
+    }
+
+    /// Leave goes on where the lease ends, for as long as rules allow, and not a moment longer on either side.
+    #[test]
+    fn leave_outlives_the_lease_and_is_bounded_like_it() {
+        let (mut node, mut shim) = open(1);
+        node.grant(Time(0), &grant(99, 0, L));
+        let silent = LeaseBounds { leave_max: L, duration_max: Duration::ZERO, ..bounds(None, Time(0)) };
+        let renewed = shim.renew(Time(900_000), 99, silent, &TERMS);
+        assert_eq!(renewed, Some(Renewed { lease: Duration::ZERO, leave: L }));
+        assert_eq!(shim.end(), Some(Time(1_900_000)));
+        let leave = Leave { duration: micros(L), unheard: 700_000 };
+        node.grant(Time(950_000), &Grant { leave: Some(leave), ..grant(99, 900_000, Duration::ZERO) });
+        assert!(node.holds(Time(979_999)) && !node.holds(Time(980_000)), "the lease is what it was");
+        let given = node.leave().expect("it was given");
+        let stale_max = Duration::from_secs(30);
+        assert!(given.covers(Time(1_879_999), stale_max) && !given.covers(Time(1_880_000), stale_max));
+        // Of the second that a rule allows 700 ms were over when it was asked for.
+        assert!(given.covers(Time(1_189_999), L) && !given.covers(Time(1_190_000), L));
+        assert!(!given.covers(Time(900_000), Duration::from_millis(700)));
+        assert!(!node.lapsed(Time(1_879_999)) && node.lapsed(Time(1_880_000)));
+        // Who owes an answer gets less of it.
+        let owing = LeaseBounds { invalidate_oldest: Some(Time(1_400_000)), ..silent };
+        let renewed = shim.renew(Time(1_800_000), 99, owing, &TERMS).expect("it is live");
+        assert_eq!(renewed.leave, Duration::from_millis(600));
+        // A GRANT without it ends it, one that was sent before it does not.
+        node.grant(Time(1_000_000), &grant(99, 800_000, Duration::ZERO));
+        assert_eq!(node.leave(), Some(given));
+        node.grant(Time(1_000_000), &grant(99, 950_000, L));
+        assert!(node.leave().is_none() && node.holds(Time(1_929_999)));
     }
 
     /// A successor waits for whatever may be granted before it, whoever has granted it.
@@ -574,10 +656,13 @@ mod tests {
         let told = Welcome { session: 99, nonce: 7, lease: 40_000, guard: 5_000 };
         assert!(node.welcome(&told));
         assert!(node.renew_due(Time(0)) && !node.renew_due(Time(9_999)) && node.renew_due(Time(10_000)));
-        node.grant(Time(10), &Grant { session: 99, sent: 0, duration: 40_000, guard: 5_000 });
+        node.grant(Time(10), &Grant { session: 99, sent: 0, duration: 40_000, guard: 5_000, leave: None });
         assert!(node.holds(Time(34_599)) && !node.holds(Time(34_600)), "40 ms less 1 % less 5 ms");
         // The shim has governed for longer, so its leases have grown, and need not be renewed as often.
-        node.grant(Time(20_000), &Grant { session: 99, sent: 10_000, duration: 80_000, guard: 5_000 });
+        node.grant(
+            Time(20_000),
+            &Grant { session: 99, sent: 10_000, duration: 80_000, guard: 5_000, leave: None },
+        );
         assert!(node.holds(Time(84_199)) && !node.holds(Time(84_200)), "80 ms less 1 % less 5 ms");
         assert!(!node.renew_due(Time(29_999)) && node.renew_due(Time(30_000)));
     }

@@ -78,7 +78,8 @@ impl Node {
         let index = usize::from(shim.0);
         match message {
             Message::Welcome(welcome) if self.links[index].session.welcome(&welcome) => {
-                (self.links[index].revoked, self.links[index].welcomed) = (0, Some(welcome.session));
+                let link = &mut self.links[index];
+                (link.revoked, link.spared, link.welcomed) = (0, 0, Some(welcome.session));
                 self.renew_first(step, shim);
             }
             Message::Welcome(_) => {}
@@ -103,13 +104,19 @@ impl Node {
     /// A barrier. What was granted after it has ended stays, should its REVOKE come once more. Of a session of another process
     /// with this id nothing can be said: its lease ends.
     fn revoke(&mut self, step: &mut NodeStep<'_>, shim: ShimId, revoke: &Revoke) {
-        let Revoke { session, number } = *revoke;
+        let Revoke { session, number, spares } = *revoke;
         let link = &mut self.links[usize::from(shim.0)];
         if link.welcomed != Some(session) {
             return;
         }
-        if link.session.id() == Some(session) && number > link.revoked {
+        let is_new = link.session.id() == Some(session) && number > link.revoked;
+        if spares {
+            link.spared = if is_new { link.spared.max(number) } else { link.spared };
+            return;
+        }
+        if is_new {
             link.revoked = number;
+            link.spared = if link.spared < number { 0 } else { link.spared };
             self.drop_objects(step, shim);
         }
         step.send(Peer::Shim(shim), Message::Revoked(Revoked { session, number }));

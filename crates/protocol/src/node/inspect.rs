@@ -33,8 +33,8 @@ impl Node {
     /// The reply that a read of `view` would get from this node's copy at `now`; empty for the null reply to GET.
     pub fn servable(&self, now: Time, key: &Key, view: View) -> Option<Bytes> {
         let object = self.objects.get(key)?;
-        let lease = self.links.get(usize::from(object.shim.0))?.session.holds(now);
-        object.reply(now, view).filter(|_| lease).map(|(_, value)| value)
+        let link = self.links.get(usize::from(object.shim.0))?;
+        link.found(now, object, view, &self.config.settings.policies).map(|found| found.value)
     }
 
     /// The open session with a shim and how long its lease lasts.

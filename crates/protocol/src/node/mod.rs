@@ -9,11 +9,13 @@ mod body;
 mod coherent;
 mod elastic;
 mod inspect;
+mod lifetime;
 mod near;
 mod object;
 mod order;
 mod reads;
 mod settings;
+mod stale;
 mod statistics;
 mod step;
 mod table;
@@ -142,6 +144,8 @@ struct ShimLink {
     fill_last: u64,
     /// The session's last barrier that was obeyed here.
     revoked: u64,
+    /// The last that spared what may be stale, or 0: nothing else may be served until one that spares nothing.
+    spared: u64,
     /// Keys with fetches under way.
     fetching: KeySet,
 }

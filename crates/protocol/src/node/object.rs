@@ -9,11 +9,10 @@ use wire::message::{EarlyValue, Read};
 use wire::{Degree, Digest, Key, Peer, ShimId, Status, View};
 
 use super::body::joined;
+use super::lifetime::{Lifetime, Spare};
 use crate::coherence::copy::{Copy, Filling};
 use crate::time::Time;
 
-/// A copy lives no longer than this without being asked for again.
-const LIFE_MAX: Duration = Duration::from_secs(60);
 /// What one object takes beside the bytes of its key and of its first reply: its slot, its share of the index over them, and what the
 /// allocator and the count of references take.
 pub const OVERHEAD_BYTES: u64 = 152;
@@ -61,7 +60,7 @@ pub(super) struct Fetching {
 struct Cached {
     view: View,
     reply: Option<(Status, Bytes)>,
-    expiry: Time,
+    life: Lifetime,
 }
 
 /// Why the key is held here.
@@ -120,6 +119,8 @@ pub(super) struct Object {
     state: CopyState,
     /// That of the first view's reply, if there is one.
     status: Option<Status>,
+    /// For how much longer that reply may be served if storage is gone.
+    spare: Spare,
     /// How many places the key has, as the shim has said.
     pub(super) degree: Degree,
     pub(super) holding: Holding,
@@ -150,6 +151,7 @@ impl Object {
             database: key.database,
             state: CopyState::Invalid,
             status: None,
+            spare: Spare::default(),
             degree: Degree::BASE,
             holding: Holding::Place,
             seen: 0,
@@ -271,14 +273,24 @@ impl Object {
 
     /// The reply that may be served at `now`, as far as this object knows: the lease is the caller's to check.
     pub(super) fn reply(&self, now: Time, view: View) -> Option<(Status, Bytes)> {
+        self.reply_if(view, |life| now < life.end)
+    }
+
+    /// The same if storage is gone, so that nobody can say more of the key than that it has not ended.
+    pub(super) fn stale_reply(&self, now: Time, view: View) -> Option<(Status, Bytes)> {
+        self.reply_if(view, |life| now < life.stale_end())
+    }
+
+    fn reply_if(&self, view: View, lives: impl Fn(&Lifetime) -> bool) -> Option<(Status, Bytes)> {
         if self.state != CopyState::Valid {
             return None;
         }
         if self.view == view {
-            let status = self.status.filter(|_| now < self.expiry)?;
+            let life = Lifetime { end: self.expiry, spare: self.spare };
+            let status = self.status.filter(|_| lives(&life))?;
             return Some((status, self.body.slice(self.key_len as usize..)));
         }
-        self.further(view).filter(|cached| now < cached.expiry)?.reply.clone()
+        self.further(view).filter(|cached| lives(&cached.life))?.reply.clone()
     }
 
     /// Whether there is neither a reply to serve nor a fetch that brings one.
@@ -293,22 +305,22 @@ impl Object {
         }
         let views = 1 + self.extra.as_ref().map_or(0, |extra| extra.views.len());
         if views < views_max {
-            self.extra().views.push(Cached { view, reply: None, expiry: Time(0) });
+            self.extra().views.push(Cached { view, reply: None, life: Lifetime::OVER });
         }
         views < views_max
     }
 
     /// Keeps a reply, in memory of its own: a slice would keep the whole read buffer alive.
-    pub(super) fn keep(&mut self, view: View, status: Status, value: &Bytes, expiry: Time) {
+    pub(super) fn keep(&mut self, view: View, status: Status, value: &Bytes, life: Lifetime) {
         if self.view == view {
             self.body = joined(self.key_bytes(), value);
-            (self.status, self.expiry) = (Some(status), expiry);
+            (self.status, self.expiry, self.spare) = (Some(status), life.end, life.spare);
             return;
         }
         let views = &mut self.extra().views;
         let place = views.iter().position(|cached| cached.view == view);
         let reply = Some((status, Bytes::copy_from_slice(value)));
-        let cached = Cached { view, reply, expiry };
+        let cached = Cached { view, reply, life };
         match place {
             Some(place) => views[place] = cached,
             // Fetched when it was admitted.
@@ -342,7 +354,7 @@ impl Object {
         let pending = self.extra.as_mut().and_then(|extra| extra.pending.take());
         self.shrink();
         if let Some((early, received)) = pending {
-            self.keep(View::GET, Status::Ok, &early.value, expiry(received, early.ttl_ms));
+            self.keep(View::GET, Status::Ok, &early.value, Lifetime::new(received, early.ttl_ms, 0));
         }
     }
 
@@ -388,10 +400,10 @@ impl Object {
         (self.copy(), self.degree, self.holding).hash(state);
         let first = self.status.map(|status| (status, &self.body[self.key_len as usize..]));
         let further = self.extra.iter().flat_map(|extra| &extra.views);
-        let mut cached = vec![(self.view, first, now < self.expiry)];
-        for Cached { view, reply, expiry } in further {
+        let mut cached = vec![(self.view, first, now < self.expiry, self.spare)];
+        for Cached { view, reply, life } in further {
             let reply = reply.as_ref().map(|(status, value)| (*status, &value[..]));
-            cached.push((*view, reply, now < *expiry));
+            cached.push((*view, reply, now < life.end, life.spare));
         }
         cached.sort_unstable_by_key(|(view, ..)| *view);
         cached.hash(state);
@@ -407,19 +419,12 @@ impl Object {
     }
 }
 
-/// When a copy ends that was read from storage after `since`. Its time to live is shortened by 1 % for the clocks' rates
-/// and by a millisecond because storage counts whole ones: a key may go that much before its time.
-pub(super) fn expiry(since: Time, ttl_ms: Option<u64>) -> Time {
-    let life = |ttl: u64| Duration::from_micros(ttl.saturating_sub(1).saturating_mul(990));
-    since.after(ttl_ms.map_or(LIFE_MAX, |ttl| life(ttl).min(LIFE_MAX)))
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
     use wire::{Key, ShimId, Status, View};
 
-    use super::{Object, expiry};
+    use super::{Lifetime, Object};
     use crate::coherence::copy::Copy;
     use crate::time::Time;
 
@@ -428,7 +433,12 @@ mod tests {
     fn a_copy_is_gone_before_storage_s_whole_milliseconds_are_over() {
         let mut object = Object::new(ShimId(0), &Key::default(), View::GET, 1);
         object.change(|copy| *copy = Copy::Valid { version: 1 });
-        object.keep(View::GET, Status::Ok, &Bytes::from_static(b"$1\r\nv\r\n"), expiry(Time(999), Some(20)));
+        object.keep(
+            View::GET,
+            Status::Ok,
+            &Bytes::from_static(b"$1\r\nv\r\n"),
+            Lifetime::new(Time(999), Some(20), 0),
+        );
         assert!(object.reply(Time(19_000), View::GET).is_some());
         assert!(object.reply(Time(20_000), View::GET).is_none());
     }

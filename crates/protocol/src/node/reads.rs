@@ -6,7 +6,9 @@ use wire::message::{Fetch, Fill, LAYERS_MAX, LoadStamp, Offer, Read, Reply, SetD
 use wire::{Degree, Key, LayerSet, Message, Peer, ShimId, Status, View};
 
 use super::agent::{Newcomer, Verdict};
-use super::object::{Fetching, Holding, Object, Waiter, expiry};
+use super::lifetime::Lifetime;
+use super::object::{Fetching, Holding, Object, Waiter};
+use super::stale::FoundReply;
 use super::step::NodeStep;
 use super::{Forwarded, Node, OFFERS_WAITING_MAX};
 use crate::coherence::copy::{Filled, Filling};
@@ -63,10 +65,12 @@ impl Node {
             return Some(read);
         }
         let link = &self.links[usize::from(object.shim.0)];
-        let servable = if link.session.holds(step.now) { object.reply(step.now, read.view) } else { None };
-        if let Some((status, value)) = servable {
+        if let Some(FoundReply { status, value, stale }) =
+            link.found(step.now, object, read.view, &self.config.settings.policies)
+        {
             object.hits = object.hits.saturating_add(1);
             self.statistics.hits += 1;
+            self.statistics.stale_hits += u64::from(stale);
             let (degree, holding) = (object.degree, object.holding);
             let cached = self.layers_with_own(LayerSet::EMPTY, holding);
             let reply = Reply { status, hit: true, cached, degree, value, ..Reply::default() };
@@ -279,14 +283,14 @@ impl Node {
 
     /// Stores the reply if it is as new as all that this node knows.
     fn keep(&mut self, fill: &Fill, filling: &Filling) -> bool {
-        let expiry = expiry(filling.sent, fill.ttl_ms);
+        let life = Lifetime::new(filling.sent, fill.ttl_ms, fill.stale_ms);
         let keep = |object: &mut Object| {
             let filled = object.change(|copy| copy.fill(fill.version, filling));
             if filled == Filled::Replaced {
                 object.drop_replies();
             }
             if filled != Filled::Unusable {
-                object.keep(fill.view, fill.status, &fill.value, expiry);
+                object.keep(fill.view, fill.status, &fill.value, life);
             }
             filled
         };

@@ -15,6 +15,8 @@ statistics! {
     pub struct NodeStatistics {
         requests: counter("requests", "Requests received", "traffic of this node"),
         hits: counter("reads", "Reads answered from a copy", "`hits` / (`hits` + `misses`) is its hit ratio"),
+        stale_hits: counter("reads", "Reads answered from a copy that may be stale, because storage is gone",
+            "any: a storage server is, or was, away; see `stale_periods` of the shims"),
         misses: counter("reads", "Reads that had to ask a shim",
             "a rise without more load: copies are invalidated or evicted a lot, or its leases are lost"),
         reads_held: counter("reads", "Reads that waited behind earlier ones of their client",

@@ -79,6 +79,7 @@ pub fn refusal(message: &Message, value: Bytes) -> Option<Message> {
                 cached: LayerSet::EMPTY,
                 degree: Degree::BASE,
                 ttl_ms: None,
+                stale_ms: 0,
                 value,
             }));
         }

@@ -114,6 +114,8 @@ struct Server {
     unrecorded: Unrecorded,
     has_other_data: bool,
     reason: String,
+    /// It is down because it does not answer.
+    gone: bool,
     /// It was asked for subscriptions.
     listens: bool,
     /// Commands were lost there and not fenced since.

@@ -33,8 +33,8 @@ impl Shards {
                 self.evaluate(step);
                 self.pump_all(step);
             }
-            StorageEvent::Down { reason } => {
-                (server.up, server.reason) = (None, reason);
+            StorageEvent::Down { reason, gone } => {
+                (server.up, server.reason, server.gone) = (None, reason, gone);
                 self.hurry = true;
                 self.evaluate(step);
             }
@@ -139,11 +139,11 @@ impl Shards {
         }
         let missing = self.members.keys().find(|server| !self.is_serving(server)).copied();
         if self.up && (self.void || missing.is_some()) {
-            let reason = match missing.and_then(|server| self.servers.get(&server)) {
-                Some(server) => server.reason.clone(),
-                None => "a primary was replaced".to_owned(),
+            let (reason, gone) = match missing.and_then(|server| self.servers.get(&server)) {
+                Some(server) => (server.reason.clone(), server.gone),
+                None => ("a primary was replaced".to_owned(), false),
             };
-            self.down(step, reason);
+            self.down(step, reason, gone);
         }
         if self.up {
             return self.join(step);
@@ -152,19 +152,19 @@ impl Shards {
         match waits_for {
             _ if self.in_use.is_empty() => {}
             Some(server) => {
-                let reason = self.servers.get(&server).map(|server| server.reason.clone());
-                if let Some(reason) = reason.filter(|reason| !reason.is_empty()) {
-                    self.down(step, reason);
+                let server = self.servers.get(&server).filter(|server| !server.reason.is_empty());
+                if let Some((reason, gone)) = server.map(|server| (server.reason.clone(), server.gone)) {
+                    self.down(step, reason, gone);
                 }
             }
             None => self.rise(step),
         }
     }
 
-    pub(super) fn down(&mut self, step: &mut ShardsStep<'_>, reason: String) {
+    pub(super) fn down(&mut self, step: &mut ShardsStep<'_>, reason: String, gone: bool) {
         if self.up || reason != self.reason {
             self.reason.clone_from(&reason);
-            step.report(StorageEvent::Down { reason });
+            step.report(StorageEvent::Down { reason, gone });
         }
         if std::mem::replace(&mut self.up, false) {
             self.drop_waiting(step);

@@ -241,7 +241,7 @@ fn slots_handed_over_are_the_same_storage_and_a_replica_s_are_another() {
 #[test]
 fn a_server_that_restarts_is_another_storage() {
     let mut world = World::new();
-    let down = StorageEvent::Down { reason: "gone".to_owned() };
+    let down = StorageEvent::Down { reason: "gone".to_owned(), gone: true };
     let gone = Input::Server { server: server(1), event: down.clone() };
     world.step(gone.clone());
     assert_eq!(world.said, [down]);

@@ -114,10 +114,8 @@ impl Shards {
         }
         if self.in_use.is_empty() {
             let (first, last) = (self.range.0, self.range.1.saturating_sub(1));
-            self.down(
-                step,
-                format!("no primary of the Redis Cluster has any of the slots {first} to {last}"),
-            );
+            let reason = format!("no primary of the Redis Cluster has any of the slots {first} to {last}");
+            self.down(step, reason, false);
         }
     }
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use wire::message::{Ack, Evict, Grant, Refuse, Renew, Revoke};
+use wire::message::{Ack, Evict, Grant, Leave, Refuse, Renew, Revoke};
 use wire::{Message, Peer};
 
 use super::Shim;
 use super::holders::Revoking;
 use super::step::ShimStep;
-use crate::coherence::lease::{HelloAnswer, LeaseBounds, LeaseTerms};
+use crate::coherence::lease::{HelloAnswer, LeaseBounds, LeaseTerms, Renewed};
 use crate::time::Time;
 
 impl Shim {
@@ -58,7 +58,10 @@ impl Shim {
         let link = &mut self.holders[holder];
         link.heat_floor = heat_floor.max(1);
         let shunned = step.now < link.shunned;
+        let leave = self.leave(step.now).filter(|_| matches!(holder, Peer::Node(_)) && !shunned);
+        let link = &self.holders[holder];
         let bounds = LeaseBounds {
+            leave_max: leave.map_or(Duration::ZERO, |leave| Duration::from_micros(leave.duration)),
             invalidate_oldest: link.owes_since(),
             storage_proof: self.proof,
             duration_max: if shunned || !self.stays() {
@@ -77,12 +80,16 @@ impl Shim {
                 step.send(holder, Message::Refuse(Refuse { session }));
             }
             // Nothing to grant now: the node tries again before its lease ends.
-            Some(Duration::ZERO) => {}
-            Some(duration) => {
+            Some(Renewed { lease: Duration::ZERO, leave: Duration::ZERO }) => {}
+            Some(Renewed { lease, leave: stale }) => {
                 self.statistics.grants += 1;
-                let guard = terms.guard.as_micros() as u64;
-                let grant = Grant { session, sent, duration: duration.as_micros() as u64, guard };
-                step.send(holder, Message::Grant(grant));
+                let micros = |duration: Duration| duration.as_micros() as u64;
+                let leave = leave.map(|leave| Leave { duration: micros(stale), ..leave });
+                if leave.is_some() {
+                    self.leave_given();
+                }
+                let (duration, guard) = (micros(lease), micros(terms.guard));
+                step.send(holder, Message::Grant(Grant { session, sent, duration, guard, leave }));
             }
         }
     }
@@ -142,7 +149,7 @@ impl Shim {
         }
         if let (Some(number), Some(session)) = (revoking, session) {
             self.statistics.repeats += 1;
-            step.send(holder, Message::Revoke(Revoke { session, number }));
+            step.send(holder, Message::Revoke(Revoke { session, number, spares: false }));
         }
     }
 
@@ -185,7 +192,7 @@ impl Shim {
             link.revoking = Some(Revoking { number, sent: step.now, repeated: step.now, heard });
             self.operations[id as usize].awaiting += 1;
             self.statistics.revokes += 1;
-            step.send(holder, Message::Revoke(Revoke { session, number }));
+            step.send(holder, Message::Revoke(Revoke { session, number, spares: false }));
         }
     }
 

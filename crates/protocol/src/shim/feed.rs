@@ -19,6 +19,7 @@ use super::operation::{Operation, OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::step::ShimStep;
 use super::{Purpose, Shim};
+use crate::policy::Rule;
 use crate::storage::{Lane, PING, Reach};
 use crate::time::Time;
 
@@ -124,6 +125,17 @@ impl Shim {
         Some(ttl_ms.map_or(age_ms, |ttl| ttl.min(age_ms)))
     }
 
+    /// For how much longer than `ttl_ms` a copy may answer if storage is gone: as long as its key lives, and as its rule allows.
+    pub(super) fn stale_ms(&self, rule: Rule, key_ttl_ms: Option<u64>, ttl_ms: Option<u64>) -> u64 {
+        let stale_ms = rule.stale_if_error.as_millis() as u64;
+        match (self.config.bounded, ttl_ms) {
+            (Some(_), Some(ttl_ms)) => {
+                key_ttl_ms.map_or(stale_ms, |key_ttl_ms| stale_ms.min(key_ttl_ms.saturating_sub(ttl_ms)))
+            }
+            _ => 0,
+        }
+    }
+
     fn is_feed_wanted(&self) -> bool {
         self.config.bounded.is_some() || self.tracking.is_wanted()
     }
@@ -214,13 +226,16 @@ impl Shim {
     /// Nobody knows what changes from here on: copies go, and nothing is granted until the feed is there again.
     pub(super) fn feed_down(&mut self, step: &mut ShimStep<'_>) {
         let was_open = self.feed.state == FeedPhase::Open;
+        let heard = self.feed.heard();
         self.feed.state = FeedPhase::Closed;
         self.feed.heard = None;
         self.feed.asked = false;
         self.feed.sent = step.now;
         if was_open {
             self.statistics.feed_losses += 1;
-            self.flush_bounded();
+            if !self.keep_what_may_be_stale(step, heard) {
+                self.flush_bounded();
+            }
             self.tell_of_all(step);
         }
         self.follow_settled(step, Some("the connection to it broke"));

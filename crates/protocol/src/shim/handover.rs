@@ -99,9 +99,14 @@ impl Shim {
     }
 
     /// Another process that may be the shim says whether it is.
-    pub(super) fn told_tenure(&self, step: &mut ShimStep<'_>, tenure: &Tenure) {
+    pub(super) fn told_tenure(&mut self, step: &mut ShimStep<'_>, tenure: &Tenure) {
         if tenure.age.is_none() {
-            self.vacant(step, false);
+            return self.vacant(step, false);
+        }
+        if let StorageState::Down { gone, .. } = &mut self.storage {
+            // It is there for the other one.
+            *gone = false;
+            self.drop_what_may_be_stale(step);
         }
     }
 

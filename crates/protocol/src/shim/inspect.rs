@@ -110,7 +110,7 @@ impl Shim {
 
     /// Whether copies may still show what storage has lost, so that nothing is read there.
     pub fn holds_reads(&self, now: Time) -> bool {
-        now < self.reads_hold_until
+        now < self.reads_hold_until || self.drops_what_may_be_stale()
     }
 
     /// The longest that any INV may yet be waited for, from when it was sent.

@@ -26,6 +26,7 @@ mod refusal;
 mod replies;
 mod resharding;
 mod settings;
+mod stale;
 mod statistics;
 mod step;
 mod storage_limit;
@@ -54,11 +55,12 @@ use crate::heat::{HeatConfig, HeavyHitters, Hottest};
 use crate::load::LoadMeter;
 use crate::placement::Placement;
 use crate::requests::{RequestQueue, RouterWindows};
-use crate::storage::{CommandControl, Lane, PING, Reach, StorageEvent, StorageTraits, Store};
+use crate::storage::{CommandControl, Lane, PING, Reach, StorageEvent, Store};
 use crate::time::Time;
 use holders::Holders;
 use joins::Readings;
 use operation::{KeyState, Operation};
+use replies::StorageState;
 use step::ShimStep;
 use storage_limit::StorageLimit;
 use ticket::{FillTicket, Purpose, Ticket};
@@ -187,12 +189,6 @@ pub enum Effect {
     EndMigration,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum StorageState {
-    Down { reason: String },
-    Up { traits: StorageTraits },
-}
-
 #[derive(Clone)]
 pub struct Shim {
     config: ShimConfig,
@@ -262,6 +258,7 @@ pub struct Shim {
     quarantined_whole: bool,
     topics: pubsub::Topics,
     feed: feed::Feed,
+    stale: stale::Stale,
     read_feed: read_feed::ReadFeed,
     examination: foreign_writers::Examination,
     /// Items that are stale or being made anew.
@@ -284,7 +281,7 @@ impl Shim {
         let mut holders = Holders::default();
         holders.set_nodes(placement.nodes_count(), config.settings.heat_min);
         Shim {
-            storage: StorageState::Down { reason: "it has not been reached yet".into() },
+            storage: StorageState::Down { reason: "it has not been reached yet".into(), gone: true },
             storage_heard: false,
             incarnation: None,
             governs_since: Time(0),
@@ -330,6 +327,7 @@ impl Shim {
             quarantined_whole: false,
             topics: pubsub::Topics::default(),
             feed: feed::Feed::default(),
+            stale: stale::Stale::default(),
             read_feed: read_feed::ReadFeed::default(),
             examination: foreign_writers::Examination::default(),
             marked: KeyMap::default(),
@@ -449,6 +447,7 @@ impl Shim {
             self.ready.extend(self.held.drain(..));
         }
         self.release_purges(step);
+        self.tick_stale(step);
         self.tick_elastic(step);
         if matches!(self.storage, StorageState::Up { .. }) {
             let interval = self.lease_terms(step.now).duration / PROOFS_PER_LEASE;

@@ -70,6 +70,10 @@ impl Shim {
         kind: CommandKind,
     ) -> bool {
         let refusal = match keys.is_empty() {
+            _ if self.fails_behind_its_invalidation(keys, kind) => {
+                self.statistics.refused += 1;
+                None
+            }
             true => self.refusal(&Key::default()),
             false => keys.iter().find_map(|key| self.refusal(key)),
         };
@@ -359,6 +363,7 @@ impl Shim {
         if matches!(operation.kind, OperationKind::Barrier | OperationKind::Flush) {
             self.barriers.retain(|queued| *queued != id);
             self.ready.extend(self.barriers.front());
+            self.all_dropped();
         }
         self.report_due(&operation, success);
         self.write_ended(&operation);

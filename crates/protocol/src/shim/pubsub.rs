@@ -107,7 +107,7 @@ impl Shim {
             (_, None) => self.subscribed(step, origin),
             (_, Some(topic)) if topic.active && !topic.asked => self.subscribed(step, origin),
             (StorageState::Up { .. }, Some(topic)) => topic.waiting.push(origin),
-            (StorageState::Down { reason }, Some(_)) => {
+            (StorageState::Down { reason, .. }, Some(_)) => {
                 let text = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n");
                 step.reply_error(origin, &text);
             }

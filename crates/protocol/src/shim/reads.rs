@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::message::{Fetch, Fill, Offer, Read, Refuse};
+use wire::message::{Fetch, Fill, Offer, Read, Refuse, Reply};
 use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, Status, View};
 
 use super::operation::{KeyState, OperationKind, Origin};
@@ -26,7 +26,10 @@ impl Shim {
     pub(super) fn read(&mut self, step: &mut ShimStep<'_>, from: Peer, read: Read) {
         let origin = Origin { from, request: read.request, streams: read.streams };
         if let Some(refusal) = self.refusal(&read.key) {
-            return step.refuse(origin, &refusal);
+            let cached = self.stale_layers(step.now, &read.key, read.view);
+            // Its router may ask one of them.
+            let status = if cached == LayerSet::EMPTY { refusal.status } else { Status::Refused };
+            return step.answer(origin, Reply { status, cached, value: refusal.value, ..Reply::default() });
         }
         if self.observes() {
             self.observe_read(step.now, &read);
@@ -190,6 +193,7 @@ fn refuse_fill(step: &mut ShimStep<'_>, fetch: FillTicket, refusal: Refusal) {
         cached: LayerSet::EMPTY,
         degree: Degree::BASE,
         ttl_ms: None,
+        stale_ms: 0,
         value,
     };
     step.send(holder, Message::Fill(fill));

@@ -50,7 +50,7 @@ const STORAGE: &str = "-BUSY DistCache: the storage server is asked for more tha
 impl Shim {
     /// Why this shim cannot serve a key, or whatever has none.
     pub(super) fn refusal(&mut self, key: &Key) -> Option<Refusal> {
-        if let StorageState::Down { reason } = &self.storage {
+        if let StorageState::Down { reason, .. } = &self.storage {
             self.statistics.refused += 1;
             let value = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n").into();
             return Some(Refusal { status: Status::Error, value });

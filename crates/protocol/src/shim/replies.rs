@@ -12,7 +12,7 @@ use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
 use super::read_feed::ReadMark;
 use super::step::ShimStep;
-use super::{FillTicket, Purpose, Shim, StorageState, Ticket, transaction};
+use super::{FillTicket, Purpose, Shim, Ticket, transaction};
 use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::{LARGE_REPLY_BYTES, StorageEvent, StorageTraits};
 use crate::time::Time;
@@ -21,6 +21,18 @@ use crate::time::Time;
 const SCRIPT_RUNS: [&[u8]; 2] = [b"-BUSY Redis is busy running", b"-BUSY Valkey is busy running"];
 const LOST: &str = "-ERR DistCache: the connection to storage broke before the reply";
 
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum StorageState {
+    Down {
+        reason: String,
+        /// Nothing answers, or only that it is not ready.
+        gone: bool,
+    },
+    Up {
+        traits: StorageTraits,
+    },
+}
+
 impl Shim {
     pub(super) fn storage_event(&mut self, step: &mut ShimStep<'_>, event: StorageEvent) {
         self.storage_heard |= matches!(event, StorageEvent::Up { .. } | StorageEvent::Down { .. });
@@ -28,14 +40,7 @@ impl Shim {
             StorageEvent::Up { incarnation, traits, earlier } => {
                 self.storage_up(step, incarnation, traits, earlier);
             }
-            StorageEvent::Down { reason } => {
-                self.script_busy = None;
-                let was_up = matches!(self.storage, StorageState::Up { .. });
-                self.storage = StorageState::Down { reason };
-                if was_up {
-                    self.tell_tenure(step);
-                }
-            }
+            StorageEvent::Down { reason, gone } => self.storage_down(step, reason, gone),
             StorageEvent::Replies { ticket, replies } => {
                 let busy =
                     replies.first().filter(|reply| SCRIPT_RUNS.iter().any(|words| reply.starts_with(words)));
@@ -43,6 +48,7 @@ impl Shim {
                     self.script_busy = busy.cloned();
                 }
                 if let Some(ticket) = self.tickets.try_remove(ticket as usize) {
+                    self.storage_lives(step, ticket.issued, replies.first().map_or(&[][..], |reply| reply));
                     if self.proves(&ticket.purpose) {
                         self.proof = self.proof.max(ticket.issued);
                     }
@@ -91,6 +97,19 @@ impl Shim {
         }
     }
 
+    fn storage_down(&mut self, step: &mut ShimStep<'_>, reason: String, gone: bool) {
+        self.script_busy = None;
+        let was_up = matches!(self.storage, StorageState::Up { .. });
+        self.storage = StorageState::Down { reason, gone };
+        if was_up {
+            self.tell_tenure(step);
+        }
+        match gone {
+            true => self.tick_stale(step),
+            false => self.drop_what_may_be_stale(step),
+        }
+    }
+
     /// Whether an answer shows that this incarnation governs all of storage.
     fn proves(&self, purpose: &Purpose) -> bool {
         match &self.storage {
@@ -126,6 +145,7 @@ impl Shim {
         if self.incarnation != Some(incarnation) {
             let own = self.incarnation.replace(incarnation);
             self.statistics.incarnations += 1;
+            self.forget_what_may_be_stale();
             for holder in self.holders.peers() {
                 self.close_session(holder);
             }
@@ -150,6 +170,8 @@ impl Shim {
             }
             self.hold_purges();
         }
+        // What the feed has missed nobody knows.
+        self.drop_what_may_be_stale(step);
         self.tell_tenure(step);
         self.prove(step);
         self.restore_topics(step);
@@ -292,6 +314,7 @@ impl Shim {
         } else {
             self.statistics.fills_ungranted += 1;
         }
+        let (key_ttl, ttl_ms) = (parse_pttl(pttl).unwrap_or(None), rule.ttl_ms(ttl.unwrap_or(None)));
         let message = Fill {
             session,
             fill,
@@ -300,7 +323,8 @@ impl Shim {
             status,
             cached: if status == Status::Large { LayerSet::EMPTY } else { self.hints(&key, view) },
             degree: self.elastic.degree_at(&key, holder),
-            ttl_ms: rule.ttl_ms(ttl.unwrap_or(None)),
+            stale_ms: self.stale_ms(rule, key_ttl, ttl_ms),
+            ttl_ms,
             view,
             key,
             value,
@@ -371,7 +395,7 @@ impl Shim {
 
     pub(super) fn down_reason(&self) -> Option<String> {
         match &self.storage {
-            StorageState::Down { reason } => Some(reason.clone()),
+            StorageState::Down { reason, .. } => Some(reason.clone()),
             StorageState::Up { .. } => None,
         }
     }

@@ -135,7 +135,7 @@ impl Shim {
                 self.tracking.waiting.push(origin);
                 self.tick_feed(step);
             }
-            StorageState::Down { reason } => {
+            StorageState::Down { reason, .. } => {
                 let text = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n");
                 step.reply_error(origin, &text);
             }

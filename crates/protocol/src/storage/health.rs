@@ -67,7 +67,17 @@ impl StorageHealth {
         events.push(StorageEvent::Up { incarnation, traits, earlier });
     }
 
+    /// Nothing answers, or only that it is not ready.
     pub(super) fn down(&mut self, now: Time, reason: &str, events: &mut Vec<StorageEvent>) {
+        self.fall(now, reason, true, events);
+    }
+
+    /// It answers, and is none that may be used here.
+    pub(super) fn unusable(&mut self, now: Time, reason: &str, events: &mut Vec<StorageEvent>) {
+        self.fall(now, reason, false, events);
+    }
+
+    fn fall(&mut self, now: Time, reason: &str, gone: bool, events: &mut Vec<StorageEvent>) {
         if !self.up && reason == self.reason {
             return;
         }
@@ -77,14 +87,14 @@ impl StorageHealth {
         }
         self.up = false;
         reason.clone_into(&mut self.reason);
-        events.push(StorageEvent::Down { reason: self.named(reason) });
+        events.push(StorageEvent::Down { reason: self.named(reason), gone });
     }
 
     /// Somebody else serves it, as is meant.
     pub(super) fn wait(&mut self, reason: &str, events: &mut Vec<StorageEvent>) {
         if reason != self.reason {
             reason.clone_into(&mut self.reason);
-            events.push(StorageEvent::Down { reason: self.named(reason) });
+            events.push(StorageEvent::Down { reason: self.named(reason), gone: false });
         }
     }
 
@@ -95,7 +105,7 @@ impl StorageHealth {
             self.logged = now;
             self.note(NoteLevel::Warning, VOID, events);
         }
-        self.down(now, VOID, events);
+        self.unusable(now, VOID, events);
     }
 
     /// Tells people something about this server.

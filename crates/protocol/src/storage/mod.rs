@@ -97,6 +97,8 @@ pub enum StorageEvent {
     /// Nothing can be sent until the next `Up`.
     Down {
         reason: String,
+        /// No server answers, or only that it is not ready yet: nobody serves these data, as far as is known here.
+        gone: bool,
     },
     Replies {
         ticket: u64,

@@ -205,7 +205,7 @@ impl RedisCluster {
                 let text = format!("the shim's part of the Redis Cluster is up (incarnation {incarnation})");
                 (NoteLevel::Info, text)
             }
-            StorageEvent::Down { reason } => {
+            StorageEvent::Down { reason, .. } => {
                 (NoteLevel::Warning, format!("the Redis Cluster is down: {reason}"))
             }
             _ => return,

@@ -240,7 +240,7 @@ impl RedisSentinel {
         self.watches = redis.watch_last();
         self.reconnects += redis.reconnects() + u64::from(redis.is_up());
         redis.step(step.now, StorageInput::Leave, step.network, step.events);
-        step.events.push(StorageEvent::Down { reason });
+        step.events.push(StorageEvent::Down { reason, gone: false });
     }
 
     /// Another server is another storage state: its takeover has a number of its own. What was sent to the old one and is

@@ -164,6 +164,7 @@ impl Cluster {
             cached: LayerSet::EMPTY,
             degree: Degree::BASE,
             ttl_ms: None,
+            stale_ms: 0,
             value: Bytes::from(vec![b'x'; FILLER_BYTES]),
         };
         node.step(now, arrives(Message::Fill(fill)), effects);

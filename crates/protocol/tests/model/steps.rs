@@ -227,7 +227,7 @@ impl Cluster {
             let event = StorageEvent::Lost { ticket: command.ticket, sent: true };
             self.step_shim(state, governing, shim::Input::Storage(event));
         }
-        let event = StorageEvent::Down { reason: "it has ended".into() };
+        let event = StorageEvent::Down { reason: "it has ended".into(), gone: true };
         self.step_shim(state, governing, shim::Input::Storage(event));
     }
 

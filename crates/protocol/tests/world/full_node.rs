@@ -36,9 +36,13 @@ fn answer(now: Time, message: Message) -> Option<Message> {
         Message::Hello(hello) => {
             Message::Welcome(Welcome { session: 1, nonce: hello.nonce, lease: 60_000_000, guard: 0 })
         }
-        Message::Renew(renew) => {
-            Message::Grant(Grant { session: 1, sent: renew.sent.max(now.0), duration: 60_000_000, guard: 0 })
-        }
+        Message::Renew(renew) => Message::Grant(Grant {
+            session: 1,
+            sent: renew.sent.max(now.0),
+            duration: 60_000_000,
+            guard: 0,
+            leave: None,
+        }),
         Message::Fetch(fetch) => Message::Fill(Fill {
             session: 1,
             fill: fetch.fill,
@@ -50,6 +54,7 @@ fn answer(now: Time, message: Message) -> Option<Message> {
             cached: Default::default(),
             degree: Default::default(),
             ttl_ms: None,
+            stale_ms: 0,
             value: Bytes::copy_from_slice(VALUE),
         }),
         _ => return None,

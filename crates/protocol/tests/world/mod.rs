@@ -1,6 +1,7 @@
 //! One shim, two nodes and storage on a scripted network and clock: the production machines, nothing else.
 
 mod elastic;
+mod gone;
 mod settings;
 mod storage;
 
@@ -25,8 +26,8 @@ use wire::message::{Execute, HandoverAck, Read, Window};
 use wire::resp::Command;
 use wire::resp::transaction::{self, Transaction};
 use wire::{
-    ClusterMap, Degree, Key, LayerMap, Message, NodeId, NodeMember, Partition, Peer, RackId, RouterId,
-    SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
+    ClusterMap, Degree, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId,
+    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
 };
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
@@ -60,6 +61,8 @@ pub(crate) struct World {
     bounded: Option<Bounded>,
     /// Storage reports changes.
     feed: bool,
+    /// Nothing reaches storage, and nobody can say when something will.
+    gone: bool,
     /// It reports changes of what was read behind CLIENT CACHING, but for those by a command on the same connection.
     tracked: Option<BTreeMap<Vec<u8>, Vec<Lane>>>,
     /// Somebody else's command that comes behind the first of the next batch.
@@ -108,6 +111,7 @@ impl World {
             incarnation: 0,
             bounded: None,
             feed: false,
+            gone: false,
             tracked: None,
             between: None,
             parcels: VecDeque::new(),
@@ -263,6 +267,7 @@ impl World {
                 let (open, ms) = state.map_or((false, 0), |feed| (feed.open, feed.staleness.as_millis()));
                 let _ = writeln!(self.log, "  feed open: {open}, {ms} ms behind");
             }
+            _ if self.gone_command(words) => {}
             _ => assert!(self.elastic_command(words), "unknown script command {words:?}"),
         }
     }
@@ -523,7 +528,7 @@ impl World {
             let _ = writeln!(self.log, "  {label}");
         }
         match parcel {
-            Parcel::Message { to: Peer::Router(_), message: Message::Reply(reply), .. } => {
+            Parcel::Message { from, to: Peer::Router(_), message: Message::Reply(reply) } => {
                 let name = &self.reads[reply.request as usize];
                 let how = if reply.hit { " (hit)" } else { "" };
                 let text = match reply.status {
@@ -532,7 +537,11 @@ impl World {
                     _ if reply.value.is_empty() => "nil".into(),
                     _ => show(&reply.value),
                 };
-                let _ = writeln!(self.log, "{name} = {text}{how}");
+                let elsewhere = match (from, reply.status) {
+                    (SHIM, Status::Refused) if reply.cached != LayerSet::EMPTY => " (a node may have it)",
+                    _ => "",
+                };
+                let _ = writeln!(self.log, "{name} = {text}{how}{elsewhere}");
             }
             Parcel::Message { from, to: to @ Peer::Router(_), message: Message::Handover(handover) } => {
                 let ack = HandoverAck { number: handover.number };
@@ -621,6 +630,10 @@ impl World {
     /// Storage carries a batch out; a write may let blocked commands go on.
     fn store(&mut self, store: Store) {
         let now_ms = self.now.0 / 1000;
+        if self.gone {
+            let lost = StorageEvent::Lost { ticket: store.ticket, sent: false };
+            return self.send(Parcel::Answer(lost));
+        }
         if matches!(store.lane, Lane::Feed | Lane::ReadFeed) {
             let word: &[u8] = if store.commands[0].ends_with(b"PING\r\n") { b"PONG" } else { b"OK" };
             self.feed = true;
@@ -727,7 +740,7 @@ impl World {
 
     /// Its connections break; or it ends, and another one without data takes its place.
     fn break_storage(&mut self, empty: bool) {
-        let down = StorageEvent::Down { reason: "broken by the script".into() };
+        let down = StorageEvent::Down { reason: "broken by the script".into(), gone: true };
         for (_, parcel) in std::mem::take(&mut self.held) {
             if let Parcel::Command(store) = parcel {
                 let ticket = store.ticket;
@@ -858,6 +871,7 @@ fn what(message: &Message) -> String {
         Message::Handover(_) => "HANDOVER".into(),
         Message::HandoverAck(_) => "HANDOVER ACK".into(),
         Message::Tenure(_) => "TENURE".into(),
+        Message::Revoke(m) if m.spares => "REVOKE but for what may be stale".into(),
         Message::Revoke(_) => "REVOKE".into(),
         Message::Revoked(_) => "REVOKED".into(),
         Message::Window(m) if m.requests == Window::UNLIMITED => "WINDOW unlimited".into(),

@@ -20,7 +20,7 @@ impl World {
         shim.limit(RequestLimits { rate_max, overload, ..RequestLimits::default() });
     }
 
-    /// `policy n0|n1|s0 PREFIX never|always|heat [ttl MS] [bytes N]`, the only one there is from then on; `policy s0`
+    /// `policy n0|n1|s0 PREFIX never|always|heat [ttl MS] [bytes N] [stale MS]`, the only one there is from then on; `policy s0`
     /// alone leaves none, and `policy s0 observe` caches nothing at all.
     pub(super) fn policy(&mut self, member: &str, words: &[&str]) {
         let rules = match words {
@@ -60,6 +60,7 @@ fn rule(words: &[&str]) -> Rule {
             "always" => rule.cache = Eligibility::Always,
             "heat" => rule.cache = Eligibility::Heat,
             "ttl" => rule.ttl_ms_max = number(),
+            "stale" => rule.stale_if_error = Duration::from_millis(number()),
             "bytes" => rule.value_bytes_max = number() as usize,
             other => panic!("no rule: {other:?}"),
         }

@@ -82,7 +82,7 @@ fn a_replica_in_the_place_of_its_primary_is_not_served() {
     while !storage
         .events()
         .iter()
-        .any(|event| matches!(event, StorageEvent::Down { reason } if reason.contains("replica")))
+        .any(|event| matches!(event, StorageEvent::Down { reason, .. } if reason.contains("replica")))
     {
         assert!(!storage.is_up() && Instant::now() < deadline, "{:?}", storage.events());
         storage.turn();
@@ -193,7 +193,7 @@ fn of_two_shims_of_one_server_the_newer_serves_and_the_older_stands_by() {
         older.turn();
     }
     let told = older.events().iter().any(|event| {
-        matches!(event, StorageEvent::Down { reason } if reason.contains("another process of this shim"))
+        matches!(event, StorageEvent::Down { reason, .. } if reason.contains("another process of this shim"))
     });
     assert!(told, "{:?}", older.events());
     let write = older.store(RESP2, &[&["SET", "k", "old"]]);

@@ -111,7 +111,7 @@ impl Storage {
 
     pub(crate) fn until_down(&mut self) -> String {
         self.until("down", |event| match event {
-            StorageEvent::Down { reason } => Some(reason.clone()),
+            StorageEvent::Down { reason, .. } => Some(reason.clone()),
             _ => None,
         })
     }

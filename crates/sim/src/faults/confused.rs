@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use protocol::{node, shim};
 use wire::message::{
-    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Heat, Hello, Invalidate, LoadStamp,
-    Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Welcome, Window,
+    Ack, Cancel, Commit, EarlyValue, Evict, Execute, Fetch, Fill, Grant, Heat, Hello, Invalidate, Leave,
+    LoadStamp, Offer, Read, Refuse, Reject, Renew, Reply, Revoke, Revoked, SetDegree, Welcome, Window,
 };
 use wire::{Degree, Key, LayerSet, Message, NodeId, Peer, RouterId, ShimId, Status, View};
 
@@ -112,6 +112,7 @@ impl Cluster {
                     cached,
                     degree,
                     ttl_ms,
+                    stale_ms: other % 5000,
                     value,
                 })
             }
@@ -142,7 +143,10 @@ impl Parts {
             8 => Message::Welcome(Welcome { session, nonce: request, lease: other, guard: 0 }),
             9 => Message::Reject(Reject { last: number, nonce: request }),
             10 => Message::Renew(Renew { session, sent: other, heat_floor: other as u32 }),
-            11 => Message::Grant(Grant { session, sent: other, duration: request, guard: 0 }),
+            11 => {
+                let leave = flag.then_some(Leave { duration: request, unheard: number });
+                Message::Grant(Grant { session, sent: other, duration: request, guard: 0, leave })
+            }
             12 => Message::Refuse(Refuse { session }),
             13 => {
                 let value = flag.then_some(EarlyValue { ttl_ms, value });
@@ -151,7 +155,7 @@ impl Parts {
             14 => Message::Ack(Ack { session, key, version, nothing_held: ttl_ms }),
             15 => Message::Commit(Commit { session, key, version }),
             16 => Message::Evict(Evict { session, key, fill }),
-            17 => Message::Revoke(Revoke { session, number }),
+            17 => Message::Revoke(Revoke { session, number, spares: flag }),
             18 => Message::Revoked(Revoked { session, number }),
             19 => {
                 let (permille, hits, invalidations) = (other as u32 % 2000, request as u32, number as u32);

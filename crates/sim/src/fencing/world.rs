@@ -437,7 +437,7 @@ impl<S: Scene> World<S> {
                 self.book.up(incarnation, server, Moments { now: self.now, said })?;
                 S::comes_up(self, process, earlier)
             }
-            StorageEvent::Down { reason } => {
+            StorageEvent::Down { reason, .. } => {
                 let own = &mut self.processes[process];
                 (own.up, own.reason) = (None, reason);
                 Ok(())

@@ -121,6 +121,7 @@ mod tests {
             cached: LayerSet::default(),
             degree: Degree(0),
             ttl_ms: None,
+            stale_ms: 0,
             value: Bytes::new(),
         }
     }

@@ -209,8 +209,11 @@ mod tests {
     #[test]
     fn rules_pick_their_messages() {
         let (mut grant, mut revoke) = (Vec::new(), Vec::new());
-        wire::encode(&Message::Grant(Grant { session: 1, sent: 2, duration: 3, guard: 4 }), &mut grant);
-        wire::encode(&Message::Revoke(Revoke { session: 1, number: 1 }), &mut revoke);
+        wire::encode(
+            &Message::Grant(Grant { session: 1, sent: 2, duration: 3, guard: 4, leave: None }),
+            &mut grant,
+        );
+        wire::encode(&Message::Revoke(Revoke { session: 1, number: 1, spares: false }), &mut revoke);
         let both = [grant.clone(), revoke.clone()].concat();
         let rule = |kind, fate| Weather {
             rules: vec![WeatherRule { kind: Some(kind), chance: 1.0, fate }],

@@ -97,7 +97,7 @@ mod tests {
     fn frames_and_messages_are_cut_wherever_they_break() {
         let mut stream = frame(1);
         wire::encode(&Message::Renew(Renew { session: 3, sent: 5, heat_floor: 0 }), &mut stream);
-        wire::encode(&Message::Revoke(Revoke { session: 3, number: 1 }), &mut stream);
+        wire::encode(&Message::Revoke(Revoke { session: 3, number: 1, spares: false }), &mut stream);
         let (mut bytes, mut pieces) = (Vec::new(), Vec::new());
         for byte in &stream {
             bytes.push(*byte);

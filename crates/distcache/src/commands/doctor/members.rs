@@ -36,11 +36,23 @@ pub(super) fn check(
     }
     for controller in &config.controllers {
         if let Ok(status) = fetch(&agent, &config.http_url(controller.listen, "/v1/status")) {
+            judge_stale(&status, findings);
             judge_upgrade(&status, findings);
             break;
         }
     }
     Ok(())
+}
+
+/// Whether reads are answered although storage is gone.
+fn judge_stale(status: &ClusterStatus, findings: &mut DoctorFindings) {
+    for shim in status.shims.iter().filter(|shim| shim.statistics.stale_milliseconds > 0) {
+        let seconds = shim.statistics.stale_milliseconds.div_ceil(1000);
+        let what = format!(
+            "its storage is gone, and for {seconds} s copies that may be stale have answered reads of prefixes with stale_if_error_ms"
+        );
+        findings.wrong(&shim.id, &what, "bring storage back before that time is over");
+    }
 }
 
 /// Whether members may be replaced one by one by those of the next release.

@@ -2,7 +2,7 @@
 //! one with others.
 
 use wire::message::Reply;
-use wire::{Peer, Status};
+use wire::{LayerSet, Peer, Status};
 
 use crate::router::config::Routing;
 use crate::router::flow::Flow;
@@ -25,7 +25,8 @@ impl Flow {
         let Some(pending) = asked else { return traffic.members.late(step, from) };
         traffic.members.judge(step, pending, &reply);
         if let Some(read) = &pending.read
-            && !matches!(reply.status, Status::Busy | Status::Unlinked | Status::Refused)
+            && (!matches!(reply.status, Status::Busy | Status::Unlinked | Status::Refused)
+                || is_directed(from, &reply))
             && step.config.routing == Routing::Learned
         {
             let mut layers = reply.cached;
@@ -74,6 +75,11 @@ impl Flow {
         };
         self.ask_again(step, pending, cause);
     }
+}
+
+/// Whether a shim that cannot answer has named nodes that can: its storage is gone, and their copies may be stale.
+fn is_directed(from: Peer, reply: &Reply) -> bool {
+    matches!(from, Peer::Shim(_)) && reply.status == Status::Refused && reply.cached != LayerSet::EMPTY
 }
 
 impl RequestTraffic {

@@ -324,7 +324,7 @@ impl Redis {
                 self.admin.takeover.renounce();
                 self.admin.rest(step.now);
                 self.close_lines(step);
-                self.health.down(
+                self.health.unusable(
                     step.now,
                     "the server was restarted, or another process has taken it over",
                     step.events,
@@ -403,16 +403,16 @@ impl Redis {
                 if meant && !self.health.is_up() {
                     self.health.wait(&reason, step.events);
                 } else {
-                    self.health.down(step.now, &reason, step.events);
+                    self.health.unusable(step.now, &reason, step.events);
                 }
             }
             Some(News::Trouble(Trouble::Unfit(reason))) => {
                 self.close_lines(step);
-                self.health.down(step.now, &reason, step.events);
+                self.health.unusable(step.now, &reason, step.events);
             }
             Some(News::Trouble(Trouble::Refused(reason))) => {
                 self.health.refuse(&reason);
-                self.health.down(step.now, &reason, step.events);
+                self.health.unusable(step.now, &reason, step.events);
             }
         }
         self.settle(step);

@@ -113,7 +113,7 @@ impl Durable {
         if reason != self.reason {
             reason.clone_into(&mut self.reason);
             self.note(NoteLevel::Warning, &format!("the store is not open: {reason}"), events);
-            events.push(StorageEvent::Down { reason: format!("{}: {reason}", self.name) });
+            events.push(StorageEvent::Down { reason: format!("{}: {reason}", self.name), gone: true });
         }
     }
 
