@@ -36,6 +36,7 @@ mod resp;
 mod scripts;
 mod sentinel;
 mod short_file;
+mod stale;
 mod standbys;
 mod started_twice;
 mod status;
