@@ -34,6 +34,7 @@ const HEATS: u64 = 0xa076_1d64_78bd_642f;
 const NEAR: u64 = 0x5851_f42d_4c95_7f2d;
 const HANDOVERS: u64 = 0x2545_f491_4f6c_dd1d;
 const MANAGED: u64 = 0x1d8e_4e27_c47d_124f;
+const STALE: u64 = 0x6b0f_93d5_21ce_78a4;
 const SECRET: Secret = Secret([7; 16]);
 
 pub(crate) struct Cluster {
@@ -84,7 +85,8 @@ impl Cluster {
             mut near,
             mut handovers,
             mut managed,
-        ] = [FEATURES, STORES, STRANGERS, LOSSES, HEATS, NEAR, HANDOVERS, MANAGED]
+            mut stale,
+        ] = [FEATURES, STORES, STRANGERS, LOSSES, HEATS, NEAR, HANDOVERS, MANAGED, STALE]
             .map(|source| SimRandom::new(seed ^ source));
         let shape = Shape::draw(&mut random, &mut features, allowed);
         let shape = shape.with_controllers_troubles(&mut stores, allowed);
@@ -92,6 +94,7 @@ impl Cluster {
         let shape = shape.with_storage_that_loses(&mut losses, allowed);
         let shape = shape.with_heat(&mut heats, allowed).with_near_copies(&mut near);
         let shape = shape.with_handovers(&mut handovers, allowed).with_managed_servers(&mut managed);
+        let shape = shape.with_stale_copies(&mut stale);
         let placement = Arc::new(placement(shape.map.clone()));
         let mut trace = Trace::new(seed, with_text);
         trace.note(0, || format!("seed {seed}: {shape:#?}"));

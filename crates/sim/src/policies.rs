@@ -15,7 +15,7 @@ use crate::rules::PREFIXES;
 impl Cluster {
     /// Everybody gets new rules, each in its own time.
     pub(crate) fn reload(&mut self) -> bool {
-        self.rules = self.rules.next(&mut self.world.random);
+        self.rules = self.rules.next(&mut self.world.random, Duration::from_micros(self.shape.stale));
         let rules = &self.rules;
         self.world.note(|| format!("{rules:?}"));
         for host in 0..self.routers_first {

@@ -19,17 +19,17 @@ pub(crate) struct Rules {
 
 impl Rules {
     /// Other rules than these.
-    pub(crate) fn next(&self, random: &mut SimRandom) -> Rules {
-        Rules { policies: draw(random), number: self.number + 1 }
+    pub(crate) fn next(&self, random: &mut SimRandom, stale_if_error: Duration) -> Rules {
+        Rules { policies: draw(random, stale_if_error), number: self.number + 1 }
     }
 }
 
-fn draw(random: &mut SimRandom) -> Policies {
+fn draw(random: &mut SimRandom, stale_if_error: Duration) -> Policies {
     let rule = |random: &mut SimRandom| Rule {
         cache: random.pick(&[Eligibility::Never, Eligibility::Always, Eligibility::Heat]),
         ttl_ms_max: random.pick(&[20, 300, u64::MAX, u64::MAX]),
         value_bytes_max: random.pick(&[12, usize::MAX, usize::MAX]),
-        stale_if_error: Duration::ZERO,
+        stale_if_error,
     };
     let mut rules = Vec::new();
     for prefix in PREFIXES {

@@ -243,6 +243,7 @@ impl Cluster {
             ("commits", watch.commits),
             ("poisoned", watch.poisoned),
             ("lease_lapses", watch.lapses),
+            ("stale_hits", watch.stale_hits),
             ("invalidations", watch.invalidations),
             ("breakers", watch.breakers),
             ("unknown", watch.unknown),

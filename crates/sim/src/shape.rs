@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use protocol::coherence::lease::{LeaseLimits, LeaseTerms};
 use protocol::heat::HeatConfig;
 use protocol::node::{Admission, NodeConfig, NodeSettings};
+use protocol::policy::{Policies, Rule};
 use protocol::requests::{Overload, RequestLimits};
 use protocol::router::{NearSettings, RouterConfig, RouterSettings, Routing};
 use protocol::shim::{Bounded, ForeignWritePolicy, ShimConfig, ShimSettings};
@@ -58,6 +60,8 @@ pub(crate) struct Shape {
     pub(crate) bounded: Option<Bounded>,
     /// What servers refuse of fences, where mode `bounded` does without.
     pub(crate) refused: RefusedFences,
+    /// For how long copies may answer when storage is gone.
+    pub(crate) stale: u64,
     /// Others do although they must not.
     pub(crate) foreign: bool,
     foreign_writes: ForeignWritePolicy,
@@ -218,6 +222,7 @@ impl Shape {
             faults: faults(random, features, allowed, chosen),
             bounded,
             refused: RefusedFences::default(),
+            stale: 0,
             foreign: false,
             foreign_writes: ForeignWritePolicy::Warn,
             trackers,
@@ -303,6 +308,19 @@ impl Shape {
         Shape { refused, ..self }
     }
 
+    /// In half of the clusters in mode `bounded` copies answer when storage is gone.
+    pub(crate) fn with_stale_copies(self, stale: &mut SimRandom) -> Shape {
+        let on = stale.percent(50) && self.bounded.is_some();
+        let leases = stale.pick(&[3, 8, 20]);
+        Shape { stale: if on { leases * self.lease } else { 0 }, ..self }
+    }
+
+    /// The rules that processes start with.
+    fn policies(&self) -> Policies {
+        let rule = Rule { stale_if_error: Duration::from_micros(self.stale), ..Rule::default() };
+        Policies::new(vec![(Bytes::new(), rule)])
+    }
+
     /// In half of the clusters routers hold copies themselves.
     pub(crate) fn with_near_copies(self, near: &mut SimRandom) -> Shape {
         let objects_max = if near.percent(50) { near.pick(&[1, 4, 64, 64]) } else { 0 };
@@ -367,6 +385,7 @@ impl Shape {
                 views_max: self.views_max,
                 forwarded_max: self.forwarded_max,
                 requests: self.requests,
+                policies: self.policies(),
                 ..NodeSettings::default()
             },
         }
@@ -390,6 +409,7 @@ impl Shape {
                 operations_max: self.operations_max,
                 key_queue_max: self.key_queue_max,
                 requests: self.requests,
+                policies: self.policies(),
                 foreign_writes: self.foreign_writes,
                 ..ShimSettings::default()
             },
@@ -436,6 +456,10 @@ impl Shape {
     /// How old a copy may be when it is served, in virtual time: clocks run at different rates.
     pub(crate) fn staleness_max(&self) -> u64 {
         let staleness = match self.bounded {
+            // Leave that was given before storage was back may run for a lease.
+            Some(bounded) if self.stale > 0 => {
+                (bounded.staleness.as_micros() as u64).max(self.stale + self.lease)
+            }
             Some(bounded) => bounded.staleness.as_micros() as u64,
             // A connection breaks and the shim hears of it late; then the last node hears of the change, or loses its lease.
             None if self.foreign => self.stall_max() + self.lease / 2 + 40 * self.storage_latency,

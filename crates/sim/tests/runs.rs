@@ -74,6 +74,20 @@ fn unfenced_writes_are_followed() {
     assert!(unfenced.len() >= 8 && hits > 1000 && late > 10, "{}: {hits} hits, {late} late", unfenced.len());
 }
 
+/// Copies answer while storage is gone, and nobody reads there what is older than rules allow, or than what was written through
+/// DistCache.
+#[test]
+fn stale_copies_answer_while_storage_is_gone() {
+    let kinds =
+        [FaultKind::StorageTimeout, FaultKind::StorageRestart, FaultKind::StorageLoss, FaultKind::FeedLoss];
+    let kinds = kinds.into_iter().fold(FaultSet::NONE, FaultSet::with);
+    let reports = (700..732).map(|seed| run(seed, 15, kinds));
+    let hits: Vec<u64> = reports.map(|report| report.counts["stale_hits"]).collect();
+    let clusters = hits.iter().filter(|hits| **hits > 0).count();
+    println!("{} hits in {clusters} clusters", hits.iter().sum::<u64>());
+    assert!(clusters >= 4 && hits.iter().sum::<u64>() > 100, "{hits:?}");
+}
+
 /// Routers answer from copies of their own, whatever befalls them, and nobody reads what was replaced.
 #[test]
 fn near_copies_are_never_stale() {

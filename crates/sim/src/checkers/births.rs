@@ -99,6 +99,9 @@ impl Cluster {
                 let rule = if ruled { self.rules.policies.of(&key.bytes) } else { Default::default() };
                 let age = self.shape.bounded.map_or(u64::MAX, |bounded| bounded.age.as_millis() as u64);
                 let age = rule.ttl_ms_max.min(age);
+                // Older ones answer when storage is gone.
+                let age =
+                    age.saturating_add(self.shape.staleness_max() / 1000 * u64::from(self.shape.stale > 0));
                 let old = (self.world.now() - born) / 1000 > age.saturating_add(age / 100).saturating_add(1);
                 if rule.is_never() || old {
                     wrong = Some(format!(

@@ -13,6 +13,7 @@ impl Cluster {
             self.watch.commits += statistics.commits;
             self.watch.poisoned += statistics.fills_poisoned;
             self.watch.lapses += statistics.leases_lost;
+            self.watch.stale_hits += statistics.stale_hits;
         } else if let Some(shim) = self.hosts[host].shim() {
             let statistics = shim.statistics();
             self.watch.invalidations += statistics.invalidated_copies;

@@ -29,6 +29,7 @@ pub(crate) struct WatchChecker {
     pub(crate) commits: u64,
     pub(crate) poisoned: u64,
     pub(crate) lapses: u64,
+    pub(crate) stale_hits: u64,
     pub(crate) invalidations: u64,
     /// Times that a router left a node alone.
     pub(crate) breakers: u64,
