@@ -179,11 +179,10 @@ impl Shape {
     pub(crate) fn draw(random: &mut SimRandom, features: &mut SimRandom, allowed: FaultSet) -> Shape {
         let chosen = allowed != FaultSet::ALL;
         let lease = random.pick(&[200_000, 500_000, 1_000_000, 1_000_000, 2_000_000]);
-        let reads = random.pick(&[50, 70, 85]);
-        let routing = random.pick(&[Routing::Learned, Routing::OnPath]);
+        let (reads, routing) =
+            (random.pick(&[50, 70, 85]), random.pick(&[Routing::Learned, Routing::OnPath]));
         let bounded = bounded(features, lease);
-        let wanted = allowed.kinds().any(FaultKind::needs_feed);
-        let chance = if chosen { 60 } else { 30 };
+        let (wanted, chance) = (allowed.kinds().any(FaultKind::needs_feed), if chosen { 60 } else { 30 });
         let bounded = bounded.filter(|_| features.percent(chance) && (wanted || !chosen));
         let tracks =
             features.percent(chance) && (wanted || !chosen) || (chosen && wanted && bounded.is_none());

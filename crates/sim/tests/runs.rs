@@ -84,7 +84,6 @@ fn stale_copies_answer_while_storage_is_gone() {
     let reports = (700..732).map(|seed| run(seed, 15, kinds));
     let hits: Vec<u64> = reports.map(|report| report.counts["stale_hits"]).collect();
     let clusters = hits.iter().filter(|hits| **hits > 0).count();
-    println!("{} hits in {clusters} clusters", hits.iter().sum::<u64>());
     assert!(clusters >= 4 && hits.iter().sum::<u64>() > 100, "{hits:?}");
 }
 

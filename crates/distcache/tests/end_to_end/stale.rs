@@ -84,7 +84,7 @@ fn stale_copies_answer_for_a_while_when_storage_is_gone() {
         None
     });
     // The node takes 1 % off, and the shim had heard of changes for the last time up to an eighth of a lease before.
-    println!("{reads} reads were answered, the last one {:?} after the server died", last - died);
+    assert!(reads > 10, "{reads}");
     assert!(last <= died + STALE && over >= died + STALE * 9 / 10, "{:?}, {:?}", last - died, over - died);
     let status = cluster.fresh_status(|status| total(status, "shims", "stale_ms") == 0);
     assert!(total(&status, "nodes", "stale_hits_total") > 100, "{status}");
@@ -106,7 +106,6 @@ fn stale_copies_are_gone_when_storage_is_back() {
         kill(&mut servers[0], &mut clients[0]);
         assert_eq!(text(&clients[0].call(&["GET", "page:1"])), old);
         servers[0].run();
-        let back = Instant::now();
         servers[0].connect().call(&["SET", "page:1", &new]);
         let mut fresh = false;
         until("what is new is read", || {
@@ -125,7 +124,6 @@ fn stale_copies_are_gone_when_storage_is_back() {
                 .all(|value| !matches!(value, Value::Error(_)) && *value != Value::Null && text(value) == new)
                 .then_some(())
         });
-        println!("what is new was read {:?} after the server was back", back.elapsed());
         let periods = |status: &_| total(status, "shims", "stale_periods_total");
         let status =
             cluster.fresh_status(|status| periods(status) > round && total(status, "shims", "stale_ms") == 0);

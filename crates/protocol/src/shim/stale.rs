@@ -36,18 +36,16 @@ enum Keeping {
         /// All that had changed until then had been heard of.
         heard: Time,
         lost: Time,
-        /// Nodes may serve them, or might have.
-        given: bool,
     },
-    Dropping {
-        given: bool,
-    },
+    Dropping,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stale {
     keeping: Keeping,
-    /// Since when copies may be served that may be stale.
+    /// Leave was given since all were dropped last.
+    given: bool,
+    /// Since when copies are served that may be stale.
     since: Option<Time>,
 }
 
@@ -65,9 +63,8 @@ impl Shim {
         }
     }
 
-    /// Whether nothing answers, as far as is known here.
-    fn is_gone(&self, now: Time) -> bool {
-        let silence = self.lease_terms(now).duration / SILENCES_PER_LEASE;
+    /// Whether nothing answers, as far as is known here, or has for so long.
+    fn is_gone(&self, now: Time, silence: Duration) -> bool {
         match self.storage {
             StorageState::Down { gone, .. } => gone,
             StorageState::Up { .. } => self.feed.is_open() && now.since(self.proof) >= silence,
@@ -80,20 +77,19 @@ impl Shim {
         let heard = match self.stale.keeping {
             Keeping::Kept { heard, .. } => Some(heard),
             Keeping::Nothing => Some(self.feed.heard()).filter(|_| self.feed.is_open()),
-            Keeping::Dropping { .. } => None,
+            Keeping::Dropping => None,
         };
         let unheard = now.since(heard?);
         let left = longest.checked_sub(unheard).filter(|left| !left.is_zero())?;
         let micros = |duration: Duration| duration.as_micros() as u64;
         let leave = Leave { duration: micros(left), unheard: micros(unheard) };
-        (self.is_gone(now) && self.stays()).then_some(leave)
+        let silence = self.lease_terms(now).duration / SILENCES_PER_LEASE;
+        (self.is_gone(now, silence) && self.stays()).then_some(leave)
     }
 
     /// Nodes get leave.
     pub(super) fn leave_given(&mut self) {
-        if let Keeping::Kept { given, .. } = &mut self.stale.keeping {
-            *given = true;
-        }
+        self.stale.given = true;
     }
 
     /// The feed is lost that had heard of all changes until `heard`. Tells whether copies are kept that may be stale.
@@ -102,7 +98,7 @@ impl Shim {
         if !allowed || self.stale.keeping != Keeping::Nothing {
             return false;
         }
-        self.stale.keeping = Keeping::Kept { heard, lost: step.now, given: self.stale.since.is_some() };
+        self.stale.keeping = Keeping::Kept { heard, lost: step.now };
         // Nothing waits for these: without the feed nothing is granted, and leases end in any case.
         self.barrier_number += 1;
         let number = self.barrier_number;
@@ -126,8 +122,8 @@ impl Shim {
 
     /// What was kept goes. Whoever reads meanwhile would see what is new, and then in a copy what is old.
     pub(super) fn drop_what_may_be_stale(&mut self, step: &mut ShimStep<'_>) {
-        if let Keeping::Kept { given, .. } = self.stale.keeping {
-            self.stale.keeping = Keeping::Dropping { given };
+        if matches!(self.stale.keeping, Keeping::Kept { .. }) {
+            self.stale.keeping = Keeping::Dropping;
             self.flush();
             self.all_dropped();
         }
@@ -138,8 +134,8 @@ impl Shim {
     pub(super) fn all_dropped(&mut self) {
         let flushes = self.barriers.front().and_then(|id| self.operations.get(*id as usize));
         let flushes = flushes.is_some_and(|operation| operation.kind == OperationKind::Flush);
-        if matches!(self.stale.keeping, Keeping::Dropping { .. }) && !flushes {
-            self.stale.keeping = Keeping::Nothing;
+        if self.stale.keeping == Keeping::Dropping && !flushes {
+            (self.stale.keeping, self.stale.given) = (Keeping::Nothing, false);
         }
     }
 
@@ -150,7 +146,7 @@ impl Shim {
 
     /// Whether a copy might still show what is older than what storage answers.
     pub(super) fn drops_what_may_be_stale(&self) -> bool {
-        self.stale.keeping == Keeping::Dropping { given: true }
+        self.stale.keeping == Keeping::Dropping && self.stale.given
     }
 
     pub(super) fn tick_stale(&mut self, step: &mut ShimStep<'_>) {
@@ -160,7 +156,9 @@ impl Shim {
             return self.drop_what_may_be_stale(step);
         }
         let since = self.stale.since.take();
-        self.stale.since = self.leave(step.now).and(since.or(Some(step.now)));
+        // As long as leases of before may run, nobody needs it.
+        let needed = self.is_gone(step.now, self.lease_terms(step.now).duration);
+        self.stale.since = self.leave(step.now).filter(|_| needed).and(since.or(Some(step.now)));
         self.statistics.stale_periods += u64::from(since.is_none() && self.stale.since.is_some());
     }
 
