@@ -72,7 +72,7 @@ impl Shim {
         let refusal = match keys.is_empty() {
             _ if self.fails_behind_its_invalidation(keys, kind) => {
                 self.statistics.refused += 1;
-                None
+                self.queue_full()
             }
             true => self.refusal(&Key::default()),
             false => keys.iter().find_map(|key| self.refusal(key)),

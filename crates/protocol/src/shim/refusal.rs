@@ -59,11 +59,14 @@ impl Shim {
             self.statistics.refused += 1;
             return Some(Refusal::error(FOREIGN));
         }
-        if self.pending() >= self.config.settings.operations_max && !self.waiting.limits().waits() {
-            self.statistics.sheds += 1;
-            return Some(Refusal::busy(QUEUE));
-        }
-        None
+        if self.waiting.limits().waits() { None } else { self.queue_full() }
+    }
+
+    /// Why nothing more can be queued.
+    pub(super) fn queue_full(&mut self) -> Option<Refusal> {
+        let full = self.pending() >= self.config.settings.operations_max;
+        self.statistics.sheds += u64::from(full);
+        full.then(|| Refusal::busy(QUEUE))
     }
 
     /// What storage says to everything else while a script runs for too long, unless the command is one that it takes.
