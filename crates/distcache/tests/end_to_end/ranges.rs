@@ -37,6 +37,7 @@ fn numbers() -> Vec<Number> {
             let ends = match key {
                 "bounded_staleness_ms_max" => continue,
                 "lease_guard_ms" => ["0", "50"],
+                "stale_if_error_ms" => ["1000", most],
                 _ => [least, most],
             };
             let [section, key] = [section, key].map(str::to_owned);
@@ -72,8 +73,11 @@ impl Small {
         let unix = |member: &str| format!("unix://{}", self.socket(member).display());
         // Weights count where others have laid the keys out.
         let distribution = if number.key == "weight" { "ketama" } else { "ring" };
+        // Strict copies are never stale.
+        let mode = if number.key == "stale_if_error_ms" { "bounded" } else { "strict" };
+        let cluster = "secret = \"00112233445566778899aabbccddeeff\"\nlease_ms = 100";
         let sections = [
-            ("[cluster]", "secret = \"00112233445566778899aabbccddeeff\"\nlease_ms = 100".to_owned()),
+            ("[cluster]", format!("{cluster}\nmode = {mode:?}")),
             ("[placement]", format!("distribution = {distribution:?}")),
             ("[limits]", String::new()),
             ("[heat]", String::new()),
