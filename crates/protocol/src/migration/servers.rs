@@ -68,13 +68,13 @@ impl Migration {
             StorageEvent::Up { incarnation, traits, earlier } => {
                 self.server_up(step, place, (incarnation, traits), earlier);
             }
-            StorageEvent::Down { reason } => {
+            StorageEvent::Down { reason, gone } => {
                 if let Some(server) = self.server_mut(place) {
                     server.up = None;
                 }
                 if place == MigrationPlace::Home {
                     self.drop_units(step);
-                    step.report(StorageEvent::Down { reason });
+                    step.report(StorageEvent::Down { reason, gone });
                 }
             }
             StorageEvent::Replies { ticket, replies } if ticket & OWN != 0 => {

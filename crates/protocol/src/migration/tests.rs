@@ -325,7 +325,7 @@ fn a_home_that_comes_back_is_gone_through_again() {
     world.answer(HOME, "DBSIZE", ":0");
     world.answer(HOME, "SCAN 0 COUNT 256", "*2\r\n$1\r\n0\r\n*0");
     assert_eq!(world.machine.progress().phase, MigrationPhase::Moved);
-    world.home(StorageEvent::Down { reason: "gone".to_owned() });
+    world.home(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
     world.home(up(8));
     assert_eq!(world.machine.progress().phase, MigrationPhase::Moving);
     for life in [9, 10] {
@@ -335,7 +335,7 @@ fn a_home_that_comes_back_is_gone_through_again() {
         world.answer(THERE, "RESTORE m 0 a", "-BUSYKEY Target key name already exists.");
         world.answer(HOME, "UNLINK m", ":1");
         world.answer(THERE, "GET m", "$1\r\nb");
-        world.home(StorageEvent::Down { reason: "gone".to_owned() });
+        world.home(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
         world.home(up(life));
     }
 }
@@ -360,7 +360,7 @@ fn what_an_earlier_round_was_told_says_nothing_of_this_one() {
     let mut world = World::moving();
     world.answer(HOME, "DBSIZE", ":1");
     let old = world.take(HOME, "SCAN 0 COUNT 256");
-    world.there(StorageEvent::Down { reason: "gone".to_owned() });
+    world.there(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
     world.there(up(99));
     let replies = SmallVec::from_elem(Bytes::from_static(b"*2\r\n$1\r\n0\r\n*0\r\n"), 1);
     world.home(StorageEvent::Replies { ticket: old, replies });
@@ -387,11 +387,11 @@ fn a_command_of_one_key_does_not_overtake_one_of_two() {
 #[test]
 fn a_destination_that_comes_back_voids_what_was_granted() {
     let mut world = World::moving();
-    world.there(StorageEvent::Down { reason: "gone".to_owned() });
+    world.there(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
     assert!(world.said().is_empty(), "what stays is served");
     world.there(up(70));
     assert!(world.said().is_empty(), "nothing has happened there");
-    world.there(StorageEvent::Down { reason: "gone".to_owned() });
+    world.there(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
     world.there(up(99));
     let said = world.said();
     assert!(
@@ -405,7 +405,7 @@ fn a_destination_that_comes_back_voids_what_was_granted() {
 #[test]
 fn who_waits_for_a_destination_that_is_away_is_told() {
     let mut world = World::moving();
-    world.there(StorageEvent::Down { reason: "gone".to_owned() });
+    world.there(StorageEvent::Down { reason: "gone".to_owned(), gone: true });
     world.store(1, SHARED, &["GET m"]);
     world.store(2, Lane::Pinned { resp3: true }, &["BLPOP mq 0"]);
     world.step(Input::Control { ticket: 2, control: CommandControl::Unblock { error: false } });
