@@ -7,6 +7,7 @@
 
 mod agents;
 pub mod partitions;
+pub mod resharding;
 mod stored;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,262 @@
+//! Which shims have keys, while keys are divided anew: when one stage of it follows another. Not what shims do in each.
+//!
+//! A stage is a map. The next one comes once every member that lives acts on the last, because no two shims have a key in two maps that
+//! follow each other (`Placement::custody`), and in others they may. A member that is cut off from the controllers acts on an old one: as
+//! a router or a node it is refused, as a new owner it waits, and an old one is waited for.
+
+use std::collections::BTreeMap;
+
+use wire::{ClusterMap, Peer, Relocation, ShimId, ShimMember, ShimState};
+
+use super::partitions::Liveness;
+use crate::shim::ReshardingPhase;
+
+/// What the store keeps of a shim, in the order of their numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShimPart {
+    pub state: ShimState,
+    pub relocation: Relocation,
+}
+
+impl From<&ShimMember> for ShimPart {
+    fn from(shim: &ShimMember) -> ShimPart {
+        ShimPart { state: shim.state, relocation: shim.relocation }
+    }
+}
+
+/// Why keys are not divided anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReshardingRefusal {
+    #[error("keys are being moved already; one change follows the other")]
+    UnderWay,
+    #[error("it has keys already")]
+    IsOwner,
+    #[error("it has no keys")]
+    IsNoOwner,
+    #[error("it is the last one that has keys")]
+    IsLast,
+}
+
+/// What members have said of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reports {
+    /// The epoch that each acts on.
+    epochs: BTreeMap<Peer, u32>,
+    phases: BTreeMap<ShimId, ReshardingPhase>,
+}
+
+/// Lets keys go to a shim that has none, or all keys of one to the others.
+pub(super) fn begin(map: &mut ClusterMap, shim: ShimId, joins: bool) -> Result<(), ReshardingRefusal> {
+    let state = map.shims[usize::from(shim.0)].state;
+    let owners = map.shims.iter().filter(|shim| shim.is_owner()).count();
+    match (joins, state) {
+        _ if is_under_way(map) => return Err(ReshardingRefusal::UnderWay),
+        (true, ShimState::Normal) => return Err(ReshardingRefusal::IsOwner),
+        (false, ShimState::Absent) => return Err(ReshardingRefusal::IsNoOwner),
+        (false, _) if owners == 1 => return Err(ReshardingRefusal::IsLast),
+        _ => {}
+    }
+    map.shims[usize::from(shim.0)].state = if joins { ShimState::Joining } else { ShimState::Leaving };
+    map.shims.iter_mut().for_each(|shim| shim.relocation = Relocation::Moving);
+    Ok(())
+}
+
+pub(super) fn is_under_way(map: &ClusterMap) -> bool {
+    map.shims.iter().any(|shim| shim.is_owner() != shim.will_be_owner())
+}
+
+/// Whose keys leave.
+fn sources(map: &ClusterMap) -> Vec<ShimId> {
+    let joins = map.shims.iter().any(|shim| shim.state == ShimState::Joining);
+    let gives = |shim: &&ShimMember| match shim.state {
+        ShimState::Normal => joins,
+        ShimState::Leaving => true,
+        ShimState::Joining | ShimState::Absent => false,
+    };
+    map.shims.iter().filter(gives).map(|shim| shim.id).collect()
+}
+
+impl Reports {
+    pub(super) fn acts(&mut self, member: Peer, epoch: u32) {
+        self.epochs.insert(member, epoch);
+    }
+
+    /// As the process says that is the shim, and no other that stands by.
+    pub(super) fn shim(&mut self, shim: ShimId, phase: ReshardingPhase) {
+        self.phases.insert(shim, phase);
+    }
+
+    pub(super) fn forget(&mut self, member: Peer) {
+        self.epochs.remove(&member);
+        if let Peer::Shim(shim) = member {
+            self.phases.remove(&shim);
+        }
+    }
+
+    /// Goes to the next stage if it is time. Whether it has.
+    pub(super) fn advance(&self, map: &mut ClusterMap, members: &BTreeMap<Peer, Liveness>) -> bool {
+        if !is_under_way(map) {
+            return false;
+        }
+        let epoch = map.epoch;
+        let acts = |member: &Peer| self.epochs.get(member).is_some_and(|acts| *acts >= epoch);
+        let mut living = members.iter().filter(|(_, liveness)| **liveness == Liveness::Up);
+        let everybody = living.all(|(member, _)| acts(member));
+        let sources = sources(map);
+        let is_at = |shim: &ShimId, phases: &[ReshardingPhase]| {
+            acts(&Peer::Shim(*shim)) && self.phases.get(shim).is_some_and(|phase| phases.contains(phase))
+        };
+        let of = |map: &ClusterMap, shim: &ShimId| map.shims[usize::from(shim.0)].relocation;
+        let stage = sources.iter().map(|shim| of(map, shim)).min().unwrap_or(Relocation::Gone);
+        let gone =
+            |shim: &&ShimId| of(map, shim) == Relocation::Closing && is_at(shim, &[ReshardingPhase::Ended]);
+        let (moving, next): (Vec<ShimId>, Relocation) = match stage {
+            Relocation::Moving => {
+                let moved = sources.iter().all(|shim| is_at(shim, &[ReshardingPhase::Moved]));
+                (if moved && everybody { sources } else { Vec::new() }, Relocation::Announced)
+            }
+            Relocation::Announced => (if everybody { sources } else { Vec::new() }, Relocation::Closing),
+            Relocation::Closing => (sources.iter().filter(gone).copied().collect(), Relocation::Gone),
+            Relocation::Gone if everybody => {
+                settle(map);
+                return true;
+            }
+            Relocation::Gone => return false,
+        };
+        for shim in &moving {
+            map.shims[usize::from(shim.0)].relocation = next;
+        }
+        !moving.is_empty()
+    }
+}
+
+/// Every key is at its new shim, as all act on it.
+fn settle(map: &mut ClusterMap) {
+    for shim in &mut map.shims {
+        let owns = shim.will_be_owner();
+        shim.state = if owns { ShimState::Normal } else { ShimState::Absent };
+        shim.relocation = Relocation::Moving;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wire::{ClusterMap, Peer, RackId, RouterId, Sharding, ShimId, ShimMember, ShimState};
+
+    use super::{Reports, ReshardingRefusal, begin};
+    use crate::controller::partitions::Liveness;
+    use crate::shim::ReshardingPhase;
+
+    const ROUTER: Peer = Peer::Router(RouterId(0));
+
+    struct Cluster {
+        map: ClusterMap,
+        reports: Reports,
+        members: BTreeMap<Peer, Liveness>,
+    }
+
+    impl Cluster {
+        /// Two shims with keys and one without, and a router.
+        fn new() -> Cluster {
+            let shims = (0..3).map(|id| ShimMember::new(ShimId(id), RackId(0)));
+            let mut map = ClusterMap {
+                epoch: 1,
+                level: 1,
+                sharding: Sharding::Ring,
+                layers: Vec::new(),
+                shims: shims.collect(),
+            };
+            map.shims[2].state = ShimState::Absent;
+            let peers = (0..3).map(|id| Peer::Shim(ShimId(id))).chain([ROUTER]);
+            let members = peers.map(|peer| (peer, Liveness::Up)).collect();
+            Cluster { map, reports: Reports::default(), members }
+        }
+
+        fn begin(&mut self, shim: u16, joins: bool) -> Result<(), ReshardingRefusal> {
+            begin(&mut self.map, ShimId(shim), joins)?;
+            self.map.epoch += 1;
+            Ok(())
+        }
+
+        /// Everybody but `late` acts on the map.
+        fn all_act(&mut self, late: Option<Peer>) {
+            for peer in self.members.keys().filter(|peer| Some(**peer) != late) {
+                self.reports.acts(*peer, self.map.epoch);
+            }
+        }
+
+        fn says(&mut self, shim: u16, phase: ReshardingPhase) {
+            self.reports.shim(ShimId(shim), phase);
+        }
+
+        /// What follows, in words: each shim's state and how far what leaves it is.
+        fn advance(&mut self) -> String {
+            if !self.reports.advance(&mut self.map, &self.members) {
+                return "-".to_owned();
+            }
+            self.map.epoch += 1;
+            let shims = self.map.shims.iter().map(|shim| format!("{:?} {:?}", shim.state, shim.relocation));
+            shims.collect::<Vec<_>>().join(", ")
+        }
+    }
+
+    #[test]
+    fn each_stage_waits_until_all_act_on_the_last() {
+        let mut cluster = Cluster::new();
+        assert_eq!(cluster.begin(0, true), Err(ReshardingRefusal::IsOwner));
+        assert_eq!(cluster.begin(2, false), Err(ReshardingRefusal::IsNoOwner));
+        cluster.begin(2, true).expect("it has none");
+        assert_eq!(cluster.begin(0, false), Err(ReshardingRefusal::UnderWay));
+        for shim in [0, 1] {
+            cluster.all_act(Some(ROUTER));
+            assert_eq!(cluster.advance(), "-");
+            cluster.says(shim, ReshardingPhase::Moved);
+        }
+        assert_eq!(cluster.advance(), "-", "the router may not know yet that keys move");
+        cluster.all_act(None);
+        let stages = "Normal Announced, Normal Announced, Joining Moving";
+        assert_eq!(cluster.advance(), stages);
+        cluster.all_act(Some(ROUTER));
+        assert_eq!(cluster.advance(), "-", "it may ask the old ones");
+        cluster.members.insert(ROUTER, Liveness::Lost { since: crate::time::Time(0) });
+        assert_eq!(
+            cluster.advance(),
+            "Normal Closing, Normal Closing, Joining Moving",
+            "nobody waits for the dead"
+        );
+        cluster.says(1, ReshardingPhase::Ended);
+        assert_eq!(cluster.advance(), "-", "it has not heard of this stage");
+        cluster.all_act(Some(ROUTER));
+        assert_eq!(cluster.advance(), "Normal Closing, Normal Gone, Joining Moving");
+        cluster.says(0, ReshardingPhase::Ended);
+        cluster.reports.forget(Peer::Shim(ShimId(0)));
+        cluster.all_act(Some(ROUTER));
+        assert_eq!(cluster.advance(), "-", "another process may be the shim");
+        cluster.says(0, ReshardingPhase::Ended);
+        assert_eq!(cluster.advance(), "Normal Gone, Normal Gone, Joining Moving");
+        assert_eq!(cluster.advance(), "-");
+        cluster.all_act(Some(ROUTER));
+        assert_eq!(cluster.advance(), "Normal Moving, Normal Moving, Normal Moving");
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "-");
+    }
+
+    #[test]
+    fn only_the_one_that_leaves_is_waited_for() {
+        let mut cluster = Cluster::new();
+        cluster.begin(0, false).expect("there is another");
+        cluster.says(0, ReshardingPhase::Moved);
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Leaving Announced, Normal Moving, Absent Moving");
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Leaving Closing, Normal Moving, Absent Moving");
+        cluster.says(0, ReshardingPhase::Ended);
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Leaving Gone, Normal Moving, Absent Moving");
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Absent Moving, Normal Moving, Absent Moving");
+        assert_eq!(cluster.begin(1, false), Err(ReshardingRefusal::IsLast));
+    }
+}
