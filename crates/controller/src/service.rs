@@ -125,6 +125,7 @@ impl Service {
             level_max: LEVELS.max,
             known,
             shares: store::shares(map),
+            parts: store::parts(map),
             roster: longer.then(|| map.roster.clone()),
             orders: self.orders.of(&members),
             hot: if routes { hottest(self.statuses.values()) } else { Vec::new() },
@@ -190,7 +191,11 @@ impl Service {
     fn numbered(&self, heartbeat: &Heartbeat) -> Result<controller::Heartbeat, HeartbeatRefusal> {
         let beat = |status: &MemberStatus| {
             let empty = matches!(status, MemberStatus::Node(node) if node.statistics.objects == 0);
-            Ok(Beat { member: self.peer(status)?, epoch: status.epoch(), empty })
+            let resharding = match status {
+                MemberStatus::Shim(shim) if shim.storage_up => Some(shim.resharding.phase()),
+                _ => None,
+            };
+            Ok(Beat { member: self.peer(status)?, epoch: status.epoch(), empty, resharding })
         };
         Ok(controller::Heartbeat {
             agent: heartbeat.agent,

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use protocol::controller::ControllerStatistics;
+use protocol::migration::MigrationProgress;
 use protocol::node::NodeStatistics;
 use protocol::router::RouterStatistics;
-use protocol::shim::ShimStatistics;
+use protocol::shim::{ReshardingPhase, ShimStatistics};
 use protocol::statistics::{StatisticKind, Statistics};
 use serde::{Deserialize, Serialize};
 
@@ -112,6 +113,8 @@ pub struct ShimStatus {
     /// The configuration lists other processes that may be this shim.
     pub replaceable: bool,
     pub storage_reconnects_total: u64,
+    /// How far it is with keys that leave it.
+    pub resharding: ReshardingStatus,
     /// Storage reports what changes.
     pub feed_up: bool,
     /// Connections to storage that are none of DistCache's and write, for people; empty if there are none.
@@ -125,6 +128,46 @@ pub struct ShimStatus {
     pub sheds_total: BTreeMap<String, u64>,
     #[serde(flatten)]
     pub links: LinksStatus,
+}
+
+/// How far a shim is with the keys that leave it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReshardingStatus {
+    /// One of `settled`, `moving`, `moved`, `closing` and `ended`; what a later release says is `moving`.
+    pub phase: String,
+    /// Keys that were moved by this process.
+    pub moved: u64,
+    /// Keys of the server when it was gone through last, and how many of these have been looked at.
+    pub keys: u64,
+    pub seen: u64,
+    /// Keys that their new server does not take, and why the last was not moved.
+    pub stuck: u64,
+    pub reason: Option<String>,
+}
+
+impl ReshardingStatus {
+    pub fn new(phase: ReshardingPhase, progress: Option<MigrationProgress>) -> ReshardingStatus {
+        let phase = match phase {
+            ReshardingPhase::Settled => "settled",
+            ReshardingPhase::Moving => "moving",
+            ReshardingPhase::Moved => "moved",
+            ReshardingPhase::Purging | ReshardingPhase::Ending => "closing",
+            ReshardingPhase::Ended => "ended",
+        };
+        let MigrationProgress { moved, keys, seen, stuck, reason, .. } = progress.unwrap_or_default();
+        ReshardingStatus { phase: phase.to_owned(), moved, keys, seen, stuck, reason }
+    }
+
+    pub fn phase(&self) -> ReshardingPhase {
+        match &self.phase[..] {
+            "" | "settled" => ReshardingPhase::Settled,
+            "moved" => ReshardingPhase::Moved,
+            "closing" => ReshardingPhase::Ending,
+            "ended" => ReshardingPhase::Ended,
+            _ => ReshardingPhase::Moving,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use protocol::storage::redis::clients::ForeignConnection;
 use protocol::time::Time;
-use runtime::status::{HOTTEST_MAX, HotKey, MemberStatus, ShimStatus, sheds};
+use runtime::status::{HOTTEST_MAX, HotKey, MemberStatus, ReshardingStatus, ShimStatus, sheds};
 
 use crate::driver::ShimDriver;
 
@@ -38,6 +38,7 @@ impl ShimDriver {
             standing_by: parts.storage.is_replaced(),
             replaceable: parts.config.standbys_of(parts.id.shim).next().is_some(),
             storage_reconnects_total: parts.storage.reconnects(),
+            resharding: ReshardingStatus::new(parts.shim.resharding(), parts.storage.migration()),
             feed_up: parts.shim.feed(now).open,
             foreign_writers: listed(&foreign.connections),
             eviction: foreign.eviction.clone(),

@@ -50,7 +50,7 @@ impl Cluster {
         let Some(member) = self.hosts[host].role.peer() else { return };
         let epoch = self.hosts[host].follower.placement.epoch();
         let empty = self.hosts[host].node().is_some_and(|node| node.objects() == 0);
-        self.post(host, agent, vec![Beat { member, epoch, empty }], Vec::new());
+        self.post(host, agent, vec![Beat { member, epoch, empty, resharding: None }], Vec::new());
     }
 
     /// A process stops in order: nobody waits for its member.

@@ -237,6 +237,7 @@ mod tests {
             by: "a".to_owned(),
             roster: CastRoster::default(),
             nodes: Vec::new(),
+            shims: Vec::new(),
         }
     }
 

@@ -3,9 +3,11 @@
 
 use arbitrary::{Result, Unstructured};
 use protocol::controller::partitions::{Effect, Input, Ownership, Partitions, Terms};
+use protocol::controller::resharding::ShimPart;
 use protocol::placement::{Placement, Secret};
+use protocol::shim::ReshardingPhase;
 use protocol::time::Time;
-use wire::{ClusterMap, NodeId, Peer, RouterId};
+use wire::{ClusterMap, NodeId, Peer, Relocation, RouterId, ShimId, ShimState};
 
 use super::speech::{peer, placement};
 
@@ -45,8 +47,17 @@ fn epoch(bytes: &mut Unstructured<'_>, current: u32) -> Result<u32> {
     })
 }
 
+const PHASES: [ReshardingPhase; 4] =
+    [ReshardingPhase::Settled, ReshardingPhase::Moving, ReshardingPhase::Moved, ReshardingPhase::Ended];
+
+fn part(bytes: &mut Unstructured<'_>) -> Result<ShimPart> {
+    let states = [ShimState::Normal, ShimState::Joining, ShimState::Leaving, ShimState::Absent];
+    let relocations = [Relocation::Moving, Relocation::Announced, Relocation::Closing, Relocation::Gone];
+    Ok(ShimPart { state: *bytes.choose(&states)?, relocation: *bytes.choose(&relocations)? })
+}
+
 fn input(bytes: &mut Unstructured<'_>, current: u32, map: &ClusterMap) -> Result<Input> {
-    Ok(match bytes.int_in_range(0..=11)? {
+    Ok(match bytes.int_in_range(0..=12)? {
         0 => Input::Forgotten { epoch: epoch(bytes, current)? },
         1 => Input::Registered { member: peer(bytes)? },
         2 => Input::Expired { member: peer(bytes)? },
@@ -57,7 +68,11 @@ fn input(bytes: &mut Unstructured<'_>, current: u32, map: &ClusterMap) -> Result
             for _ in 0..bytes.int_in_range(0..=3)? {
                 nodes.push(Ownership { share: bytes.int_in_range(0..=1000)?, drained: bytes.arbitrary()? });
             }
-            Input::Published { epoch: epoch(bytes, current)?, level: bytes.arbitrary()?, nodes }
+            let mut shims = Vec::new();
+            for _ in 0..bytes.int_in_range(0..=3)? {
+                shims.push(part(bytes)?);
+            }
+            Input::Published { epoch: epoch(bytes, current)?, level: bytes.arbitrary()?, nodes, shims }
         }
         7 => Input::Grown { map: map.clone(), others: vec![peer(bytes)?], stored: bytes.arbitrary()? },
         8 | 9 => Input::Heartbeat {
@@ -65,7 +80,9 @@ fn input(bytes: &mut Unstructured<'_>, current: u32, map: &ClusterMap) -> Result
             member: peer(bytes)?,
             epoch: epoch(bytes, current)?,
             empty: bytes.arbitrary()?,
+            resharding: Some(*bytes.choose(&PHASES)?),
         },
+        10 => Input::Reshard { shim: ShimId(0), joins: bytes.arbitrary()? },
         _ => Input::Tick,
     })
 }

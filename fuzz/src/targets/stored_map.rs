@@ -68,8 +68,9 @@ fn go_on(config: &Config, stored: &StoredRoster) {
     if !machine.believes(stored.epoch) {
         return;
     }
-    let nodes = stored.nodes.clone();
-    machine.step(now, Input::Published { epoch: stored.epoch, level: stored.level, nodes }, &mut effects);
+    let (epoch, level) = (stored.epoch, stored.level);
+    let (nodes, shims) = (stored.nodes.clone(), stored.shims.clone());
+    machine.step(now, Input::Published { epoch, level, nodes, shims }, &mut effects);
     // One that is behind is answered with a later one, so that whoever has seen this controller's first goes on.
     let behind = stored.epoch < config.map().epoch;
     assert_eq!(machine.map().epoch, stored.epoch.max(config.map().epoch) + u32::from(behind));
@@ -78,7 +79,8 @@ fn go_on(config: &Config, stored: &StoredRoster) {
         let member = Peer::Node(NodeId(node as u16));
         machine.step(now, Input::Left { member }, &mut effects);
         let epoch = machine.map().epoch;
-        machine.step(now, Input::Heartbeat { member, epoch, empty: true, level: 1 }, &mut effects);
+        let heartbeat = Input::Heartbeat { member, epoch, empty: true, level: 1, resharding: None };
+        machine.step(now, heartbeat, &mut effects);
     }
     assert!(machine.map().epoch >= stored.epoch, "it goes back");
     let placed = Placement::new(Secret(config.secret().0), machine.map().clone());

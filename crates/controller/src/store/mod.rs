@@ -9,8 +9,8 @@ mod stored;
 
 pub use etcd::{EtcdSettings, EtcdStore};
 pub use memory::MemoryStore;
-pub(crate) use stored::shares;
 pub use stored::{StoredMapError, StoredRoster, UnknownFields, map_text, parse_map};
+pub(crate) use stored::{parts, shares};
 
 use protocol::time::Time;
 

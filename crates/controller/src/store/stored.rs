@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use config::Roster;
 use protocol::controller::partitions::Ownership;
-use runtime::heartbeat::to_json;
+use protocol::controller::resharding::ShimPart;
+use runtime::heartbeat::{ShimPartText, to_json};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use wire::SHARE_WHOLE;
+use wire::{SHARE_WHOLE, ShimState};
 
 pub type StoredRoster = protocol::controller::StoredMap<Roster>;
 
@@ -20,6 +21,9 @@ struct Text {
     by: String,
     roster: Roster,
     nodes: Vec<TextNode>,
+    /// None in a map of a release that did not know it.
+    #[serde(default)]
+    shims: Vec<ShimPartText>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +45,10 @@ pub enum StoredMapError {
     Malformed(#[from] serde_json::Error),
     #[error("it lists {nodes} nodes and what {owners} of them own")]
     Lengths { nodes: usize, owners: usize },
+    #[error("it says of {parts} shims whether keys are theirs, and lists {shims}")]
+    Parts { shims: usize, parts: usize },
+    #[error("no shim has keys in it")]
+    NoOwners,
     #[error("a node owns {0} thousandths of its partition")]
     Share(u16),
 }
@@ -53,7 +61,7 @@ pub fn parse_map(text: &str) -> Result<(StoredRoster, UnknownFields), StoredMapE
     let told: Value = serde_json::from_str(text)?;
     let known = Text::deserialize(&told)?;
     let unknown = UnknownFields(unknown(&told, &serde_json::to_value(&known)?));
-    let Text { epoch, level, history, by, roster, nodes } = known;
+    let Text { epoch, level, history, by, roster, nodes, shims } = known;
     if nodes.len() != roster.nodes.len() {
         return Err(StoredMapError::Lengths { nodes: roster.nodes.len(), owners: nodes.len() });
     }
@@ -61,14 +69,25 @@ pub fn parse_map(text: &str) -> Result<(StoredRoster, UnknownFields), StoredMapE
         return Err(StoredMapError::Share(node.share));
     }
     let nodes = nodes.into_iter().map(|node| Ownership { share: node.share, drained: node.drained });
-    Ok((StoredRoster { epoch, level, history, by, roster, nodes: nodes.collect() }, unknown))
+    if shims.len() > roster.shims.len() {
+        return Err(StoredMapError::Parts { shims: roster.shims.len(), parts: shims.len() });
+    }
+    let none = |states: [ShimState; 2]| !shims.iter().any(|shim| states.contains(&shim.state));
+    if !shims.is_empty()
+        && (none([ShimState::Normal, ShimState::Leaving]) || none([ShimState::Normal, ShimState::Joining]))
+    {
+        return Err(StoredMapError::NoOwners);
+    }
+    let shims = shims.into_iter().map(ShimPart::from).collect();
+    Ok((StoredRoster { epoch, level, history, by, roster, nodes: nodes.collect(), shims }, unknown))
 }
 
 /// As stores keep it, with what was `unknown` of the one before.
 pub fn map_text(map: &StoredRoster, unknown: &UnknownFields) -> String {
     let nodes = map.nodes.iter().map(|node| TextNode { share: node.share, drained: node.drained });
+    let shims = map.shims.iter().copied().map(ShimPartText::from).collect();
     let StoredRoster { epoch, level, history, by, roster, .. } = map.clone();
-    let text = Text { epoch, level, history, by, roster, nodes: nodes.collect() };
+    let text = Text { epoch, level, history, by, roster, nodes: nodes.collect(), shims };
     let text = String::from_utf8(to_json(&text)).expect("JSON is UTF-8");
     if unknown.0.is_null() {
         return text;
@@ -113,6 +132,12 @@ fn add(target: &mut Value, unknown: &Value) {
         }
         _ => {}
     }
+}
+
+/// By id, the shims of which there is more to say than that keys are theirs.
+pub(crate) fn parts(map: &StoredRoster) -> BTreeMap<String, ShimPartText> {
+    let shims = map.roster.shims.iter().zip(&map.shims).filter(|(_, part)| **part != ShimPart::default());
+    shims.map(|(shim, part)| (shim.id.clone(), ShimPartText::from(*part))).collect()
 }
 
 /// By id, what the nodes own that do not own their whole partition.

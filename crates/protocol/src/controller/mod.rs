@@ -13,8 +13,9 @@ mod stored;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::{NodeId, Peer};
+use wire::{NodeId, Peer, ShimId};
 
+use crate::shim::ReshardingPhase;
 use crate::statistics::statistics;
 use crate::time::Time;
 use agents::Agents;
@@ -46,6 +47,8 @@ pub enum Input<M: Members> {
     Away { reason: String },
     /// The operator takes a node's partition away, or lets the node have it again.
     Drain { node: NodeId, drained: bool },
+    /// The operator lets keys go to a shim that has none, or all keys of one to the others; see `Partitions::may_reshard`.
+    Reshard { shim: ShimId, joins: bool },
     /// There are more members than before.
     Grown(M),
     /// Time passes.
@@ -74,6 +77,8 @@ pub struct Beat {
     pub member: Peer,
     pub epoch: u32,
     pub empty: bool,
+    /// How far it is with keys that leave it, if it is a shim and no other process is.
+    pub resharding: Option<ReshardingPhase>,
 }
 
 /// One change of the store, whoever made it.
@@ -211,6 +216,7 @@ impl<M: Members> Controller<M> {
                 }
             }
             Input::Drain { node, drained } => self.decide(now, partitions::Input::Drain { node, drained }),
+            Input::Reshard { shim, joins } => self.decide(now, partitions::Input::Reshard { shim, joins }),
             Input::Grown(members) => {
                 self.members = members;
                 self.grow(now, false);
@@ -264,14 +270,14 @@ impl<M: Members> Controller<M> {
         }
         self.statistics.heartbeats += 1;
         let forgotten = ![0, self.history].contains(&heartbeat.history);
-        for Beat { member, epoch, empty } in heartbeat.members.iter().copied() {
+        for Beat { member, epoch, empty, resharding } in heartbeat.members.iter().copied() {
             effects.push(Effect::Keep(member));
             if forgotten {
                 self.decide(now, partitions::Input::Forgotten { epoch });
             }
             let empty = empty && !forgotten;
             let level = heartbeat.level;
-            self.decide(now, partitions::Input::Heartbeat { member, epoch, empty, level });
+            self.decide(now, partitions::Input::Heartbeat { member, epoch, empty, level, resharding });
             self.heard.insert(member, Heard { at: now, shown: true });
         }
         for member in heartbeat.leaving.iter().copied() {
@@ -314,9 +320,9 @@ impl<M: Members> Controller<M> {
                 self.members = grown;
                 self.grow(now, true);
             }
-            let nodes = map.nodes.clone();
+            let (nodes, shims) = (map.nodes.clone(), map.shims.clone());
             let (epoch, level) = (map.epoch, map.level);
-            self.decide(now, partitions::Input::Published { epoch, level, nodes });
+            self.decide(now, partitions::Input::Published { epoch, level, nodes, shims });
             if self.members.exceeds(&map.roster) {
                 self.grow(now, false);
             }
@@ -393,5 +399,6 @@ fn proposal<M: Members>(
         by: by.to_owned(),
         roster: members.roster(),
         nodes: partitions.ownership(),
+        shims: partitions.shim_parts(),
     }
 }

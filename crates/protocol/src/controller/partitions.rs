@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use wire::level;
-use wire::{ClusterMap, LEVELS, NodeId, NodeMember, Peer, SHARE_WHOLE};
+use wire::{ClusterMap, LEVELS, NodeId, NodeMember, Peer, SHARE_WHOLE, ShimId};
 
+use super::resharding::{self, Reports, ReshardingRefusal, ShimPart};
+use crate::shim::ReshardingPhase;
 use crate::time::Time;
 
 /// The part of its partition that a returning node takes with each step, in thousandths.
@@ -50,7 +52,8 @@ impl Default for Terms {
 pub enum Input {
     /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies, and `level` is
     /// the highest that it and the controllers that it hears of speak.
-    Heartbeat { member: Peer, epoch: u32, empty: bool, level: u8 },
+    /// A process that is a shim says how far it is with keys that leave it.
+    Heartbeat { member: Peer, epoch: u32, empty: bool, level: u8, resharding: Option<ReshardingPhase> },
     /// Members act on a map of this epoch that the store never had: a store before it was lost with its maps.
     Forgotten { epoch: u32 },
     /// The store knows the member, perhaps through another replica.
@@ -61,8 +64,10 @@ pub enum Input {
     Left { member: Peer },
     /// The operator takes a node's partition away, or lets the node have it again.
     Drain { node: NodeId, drained: bool },
+    /// The operator lets keys go to a shim that has none, or all keys of one to the others.
+    Reshard { shim: ShimId, joins: bool },
     /// The store has a map that this replica did not make. Nodes that it does not list are new.
-    Published { epoch: u32, level: u8, nodes: Vec<Ownership> },
+    Published { epoch: u32, level: u8, nodes: Vec<Ownership>, shims: Vec<ShimPart> },
     /// There are more members than before, in this map and in `others`; nodes that are new own nothing yet. `stored`
     /// says that the store has them already.
     Grown { map: ClusterMap, others: Vec<Peer>, stored: bool },
@@ -111,6 +116,7 @@ pub struct Partitions {
     members: BTreeMap<Peer, Liveness>,
     /// The levels of members that live and have told this replica.
     levels: BTreeMap<Peer, u8>,
+    reports: Reports,
     /// By node.
     shares: Vec<Share>,
     ticked: Time,
@@ -127,8 +133,8 @@ impl Partitions {
         let members = nodes.chain(shims).chain(others.iter().copied()).map(|peer| (peer, lost)).collect();
         let share = Share { drained: false, emptied: map.epoch, changed: now };
         let shares = vec![share; nodes_of(&map).count()];
-        let (levels, forgiven) = (BTreeMap::new(), now.after(terms.lease));
-        Partitions { terms, map, members, levels, shares, ticked: now, forgiven }
+        let (levels, reports, forgiven) = (BTreeMap::new(), Reports::default(), now.after(terms.lease));
+        Partitions { terms, map, members, levels, reports, shares, ticked: now, forgiven }
     }
 
     /// The newest map.
@@ -144,6 +150,16 @@ impl Partitions {
             nodes[index(node.id)] = Ownership { share: node.share, drained };
         }
         nodes
+    }
+
+    /// What it is to keep of the shims.
+    pub fn shim_parts(&self) -> Vec<ShimPart> {
+        self.map.shims.iter().map(ShimPart::from).collect()
+    }
+
+    /// Whether `Input::Reshard` would do anything.
+    pub fn may_reshard(&self, shim: ShimId, joins: bool) -> Result<(), ReshardingRefusal> {
+        resharding::begin(&mut self.map.clone(), shim, joins)
     }
 
     /// Whether a member or a store can be right that there is a map of this epoch.
@@ -163,8 +179,9 @@ impl Partitions {
                 false
             }
             Input::Heartbeat { member, .. } if !self.members.contains_key(&member) => false,
-            Input::Heartbeat { member, epoch, empty, level } => {
+            Input::Heartbeat { member, epoch, empty, level, resharding } => {
                 self.levels.insert(member, level);
+                self.reports.hear(member, epoch, resharding);
                 self.heartbeat(member, epoch) | (empty && self.returned(now, member, epoch))
             }
             Input::Forgotten { epoch } => self.forgotten(epoch),
@@ -172,8 +189,10 @@ impl Partitions {
             Input::Expired { member } => self.expired(now, member),
             Input::Left { member } => self.expired(now, member) | self.left(now, member),
             Input::Drain { node, drained } => self.drain(now, node, drained),
-            Input::Published { epoch, level, nodes } => {
+            Input::Reshard { shim, joins } => resharding::begin(&mut self.map, shim, joins).is_ok(),
+            Input::Published { epoch, level, nodes, shims } => {
                 self.map.level = level;
+                resharding::set_parts(&mut self.map, &shims);
                 self.published(now, epoch, &nodes)
             }
             Input::Grown { map, others, stored } => self.grown(now, map, &others) && !stored,
@@ -226,6 +245,7 @@ impl Partitions {
         }
         // What it speaks in its next life is its own to say.
         self.levels.remove(&member);
+        self.reports.forget(member);
         false
     }
 
@@ -278,7 +298,9 @@ impl Partitions {
         }
         let ownership = self.ownership();
         let (epoch, level) = (self.map.epoch, self.map.level);
+        let parts = self.shim_parts();
         self.map = ClusterMap { epoch, level, ..map };
+        resharding::set_parts(&mut self.map, &parts);
         for node in nodes_mut(&mut self.map) {
             node.share = ownership.get(index(node.id)).map_or(0, |known| known.share);
         }
@@ -297,7 +319,8 @@ impl Partitions {
             self.forgiven = now.after(self.terms.lease);
         }
         self.ticked = now;
-        self.remove_lost(now) | self.raise(now) | self.set_level(now)
+        let reshards = self.reports.advance(&mut self.map, &self.members);
+        self.remove_lost(now) | self.raise(now) | self.set_level(now) | reshards
     }
 
     /// Whether the member has been lost for so long that nobody waits for it.

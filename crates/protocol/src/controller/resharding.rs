@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use wire::{ClusterMap, Peer, Relocation, ShimId, ShimMember, ShimState};
+use wire::{ClusterMap, Peer, Relocation, Sharding, ShimId, ShimMember, ShimState};
 
 use super::partitions::Liveness;
 use crate::shim::ReshardingPhase;
@@ -18,6 +18,12 @@ pub struct ShimPart {
     pub relocation: Relocation,
 }
 
+impl ShimPart {
+    fn of(self, shim: &ShimMember) -> ShimMember {
+        ShimMember { state: self.state, relocation: self.relocation, ..*shim }
+    }
+}
+
 impl From<&ShimMember> for ShimPart {
     fn from(shim: &ShimMember) -> ShimPart {
         ShimPart { state: shim.state, relocation: shim.relocation }
@@ -27,6 +33,10 @@ impl From<&ShimMember> for ShimPart {
 /// Why keys are not divided anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReshardingRefusal {
+    #[error("there is no such shim")]
+    Unknown,
+    #[error("keys are divided anew only where they are by DistCache's own ring")]
+    Sharding,
     #[error("keys are being moved already; one change follows the other")]
     UnderWay,
     #[error("it has keys already")]
@@ -47,9 +57,11 @@ pub(super) struct Reports {
 
 /// Lets keys go to a shim that has none, or all keys of one to the others.
 pub(super) fn begin(map: &mut ClusterMap, shim: ShimId, joins: bool) -> Result<(), ReshardingRefusal> {
-    let state = map.shims[usize::from(shim.0)].state;
+    let known = map.shims.get(usize::from(shim.0));
+    let state = known.ok_or(ReshardingRefusal::Unknown)?.state;
     let owners = map.shims.iter().filter(|shim| shim.is_owner()).count();
     match (joins, state) {
+        _ if map.sharding != Sharding::Ring => return Err(ReshardingRefusal::Sharding),
         _ if is_under_way(map) => return Err(ReshardingRefusal::UnderWay),
         (true, ShimState::Normal) => return Err(ReshardingRefusal::IsOwner),
         (false, ShimState::Absent) => return Err(ReshardingRefusal::IsNoOwner),
@@ -59,6 +71,21 @@ pub(super) fn begin(map: &mut ClusterMap, shim: ShimId, joins: bool) -> Result<(
     map.shims[usize::from(shim.0)].state = if joins { ShimState::Joining } else { ShimState::Leaving };
     map.shims.iter_mut().for_each(|shim| shim.relocation = Relocation::Moving);
     Ok(())
+}
+
+/// As the store has it. A shim that it does not list is new, unless it lists none, as a release before this one did.
+pub(super) fn set_parts(map: &mut ClusterMap, parts: &[ShimPart]) {
+    let owners =
+        |owns: fn(&ShimMember) -> bool| map.shims.iter().zip(parts).any(|(shim, part)| owns(&part.of(shim)));
+    let divides = map.sharding == Sharding::Ring;
+    if !divides || !owners(ShimMember::is_owner) || !owners(ShimMember::will_be_owner) {
+        return;
+    }
+    let absent = ShimPart { state: ShimState::Absent, ..ShimPart::default() };
+    let parts = parts.iter().copied().chain(std::iter::repeat(absent));
+    for (shim, part) in map.shims.iter_mut().zip(parts) {
+        *shim = part.of(shim);
+    }
 }
 
 pub(super) fn is_under_way(map: &ClusterMap) -> bool {
@@ -77,13 +104,14 @@ fn sources(map: &ClusterMap) -> Vec<ShimId> {
 }
 
 impl Reports {
-    pub(super) fn acts(&mut self, member: Peer, epoch: u32) {
+    /// For a shim speaks the process that is it, and no other that stands by.
+    pub(super) fn hear(&mut self, member: Peer, epoch: u32, phase: Option<ReshardingPhase>) {
+        match (member, phase) {
+            (Peer::Shim(_), None) => return,
+            (Peer::Shim(shim), Some(phase)) => _ = self.phases.insert(shim, phase),
+            _ => {}
+        }
         self.epochs.insert(member, epoch);
-    }
-
-    /// As the process says that is the shim, and no other that stands by.
-    pub(super) fn shim(&mut self, shim: ShimId, phase: ReshardingPhase) {
-        self.phases.insert(shim, phase);
     }
 
     pub(super) fn forget(&mut self, member: Peer) {
@@ -155,6 +183,7 @@ mod tests {
         map: ClusterMap,
         reports: Reports,
         members: BTreeMap<Peer, Liveness>,
+        says: BTreeMap<Peer, ReshardingPhase>,
     }
 
     impl Cluster {
@@ -171,7 +200,7 @@ mod tests {
             map.shims[2].state = ShimState::Absent;
             let peers = (0..3).map(|id| Peer::Shim(ShimId(id))).chain([ROUTER]);
             let members = peers.map(|peer| (peer, Liveness::Up)).collect();
-            Cluster { map, reports: Reports::default(), members }
+            Cluster { map, reports: Reports::default(), members, says: BTreeMap::new() }
         }
 
         fn begin(&mut self, shim: u16, joins: bool) -> Result<(), ReshardingRefusal> {
@@ -183,12 +212,14 @@ mod tests {
         /// Everybody but `late` acts on the map.
         fn all_act(&mut self, late: Option<Peer>) {
             for peer in self.members.keys().filter(|peer| Some(**peer) != late) {
-                self.reports.acts(*peer, self.map.epoch);
+                let phase = self.says.get(peer).copied().unwrap_or_default();
+                self.reports.hear(*peer, self.map.epoch, Some(phase));
             }
         }
 
+        /// From its next heartbeat on.
         fn says(&mut self, shim: u16, phase: ReshardingPhase) {
-            self.reports.shim(ShimId(shim), phase);
+            self.says.insert(Peer::Shim(ShimId(shim)), phase);
         }
 
         /// What follows, in words: each shim's state and how far what leaves it is.
@@ -214,6 +245,7 @@ mod tests {
             assert_eq!(cluster.advance(), "-");
             cluster.says(shim, ReshardingPhase::Moved);
         }
+        cluster.all_act(Some(ROUTER));
         assert_eq!(cluster.advance(), "-", "the router may not know yet that keys move");
         cluster.all_act(None);
         let stages = "Normal Announced, Normal Announced, Joining Moving";
@@ -227,14 +259,14 @@ mod tests {
             "nobody waits for the dead"
         );
         cluster.says(1, ReshardingPhase::Ended);
-        assert_eq!(cluster.advance(), "-", "it has not heard of this stage");
+        assert_eq!(cluster.advance(), "-", "it has not said so");
         cluster.all_act(Some(ROUTER));
         assert_eq!(cluster.advance(), "Normal Closing, Normal Gone, Joining Moving");
         cluster.says(0, ReshardingPhase::Ended);
-        cluster.reports.forget(Peer::Shim(ShimId(0)));
         cluster.all_act(Some(ROUTER));
+        cluster.reports.forget(Peer::Shim(ShimId(0)));
         assert_eq!(cluster.advance(), "-", "another process may be the shim");
-        cluster.says(0, ReshardingPhase::Ended);
+        cluster.all_act(Some(ROUTER));
         assert_eq!(cluster.advance(), "Normal Gone, Normal Gone, Joining Moving");
         assert_eq!(cluster.advance(), "-");
         cluster.all_act(Some(ROUTER));

@@ -3,6 +3,7 @@
 use wire::{ClusterMap, NodeId, Peer};
 
 use super::partitions::Ownership;
+use super::resharding::ShimPart;
 
 /// Who the members are, in an order that numbers them: there may be more later, and never fewer or others.
 pub trait Members: Sized {
@@ -40,6 +41,8 @@ pub struct StoredMap<R> {
     pub roster: R,
     /// In the order of the roster.
     pub nodes: Vec<Ownership>,
+    /// Likewise; none in a map of a release that did not know it.
+    pub shims: Vec<ShimPart>,
 }
 
 impl<R> StoredMap<R> {

@@ -31,7 +31,13 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
         "heartbeat" => {
             let empty = words[4..].contains(&"empty");
             let level = words[4..].iter().find_map(|word| word.strip_prefix('L')?.parse().ok());
-            Input::Heartbeat { member: peer(words[2]), epoch: number(3), empty, level: level.unwrap_or(1) }
+            Input::Heartbeat {
+                member: peer(words[2]),
+                epoch: number(3),
+                empty,
+                level: level.unwrap_or(1),
+                resharding: None,
+            }
         }
         "forgotten" => Input::Forgotten { epoch: number(2) },
         "registered" => Input::Registered { member: peer(words[2]) },
@@ -49,7 +55,12 @@ fn parse(line: &str) -> Vec<(Time, Input)> {
                 }
                 ref nodes => (1, nodes),
             };
-            Input::Published { epoch: number(2), level, nodes: nodes.iter().map(node).collect() }
+            Input::Published {
+                epoch: number(2),
+                level,
+                nodes: nodes.iter().map(node).collect(),
+                shims: Vec::new(),
+            }
         }
         "grown" => {
             let stored = words.get(3) == Some(&"stored");

@@ -65,6 +65,7 @@ fn heartbeat(words: &[&str]) -> Heartbeat {
                 member: peer(member),
                 epoch: number(epoch.trim_end_matches('e')) as u32,
                 empty: epoch.ends_with('e'),
+                resharding: None,
             }),
             None => heartbeat.leaving.push(peer(&word[1..])),
         }
@@ -90,6 +91,7 @@ fn stored(words: &[&str]) -> Change<u16> {
                 by: words[3].to_owned(),
                 roster: nodes.len() as u16,
                 nodes,
+                shims: Vec::new(),
             })
         }
     };

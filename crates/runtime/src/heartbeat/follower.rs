@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::controller::resharding::ShimPart;
 use wire::{LEVELS, NodeId, RELEASE, SHARE_WHOLE};
 
 use super::message::{Heartbeat, HeartbeatReply};
@@ -138,7 +139,12 @@ impl MapFollower {
             true => reply.shares.get(&self.config.node(node).id).copied().unwrap_or(SHARE_WHOLE),
             false => 0,
         };
-        let map = Arc::new(self.config.map_with(reply.epoch, reply.level, share));
+        let mut map = self.config.map_with(reply.epoch, reply.level, share);
+        for (shim, member) in self.config.shims.iter().zip(&mut map.shims) {
+            let part = reply.parts.get(&shim.id).copied().map(ShimPart::from).unwrap_or_default();
+            (member.state, member.relocation) = (part.state, part.relocation);
+        }
+        let map = Arc::new(map);
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
         (self.epoch, self.history) = (map.epoch, reply.history);
         let addresses: Arc<[_]> = self.config.nodes.iter().map(|node| node.listen.clone()).collect();

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::Value;
 
 use super::order::{MemberOrder, OrderReport};
+use super::shim_part::ShimPartText;
 use crate::status::{HotKeyView, MemberStatus};
 use config::{Roster, RosterSize};
 
@@ -64,6 +65,9 @@ pub struct HeartbeatReply {
     pub known: RosterSize,
     /// Thousandths of their partitions that nodes own which do not own the whole.
     pub shares: BTreeMap<String, u16>,
+    /// Shims of which there is more to say than that keys are theirs, by id.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub parts: BTreeMap<String, ShimPartText>,
     /// All members, if there are more than the sender knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub roster: Option<Roster>,

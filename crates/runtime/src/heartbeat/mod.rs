@@ -8,6 +8,7 @@ mod mac;
 mod message;
 mod order;
 mod runner;
+mod shim_part;
 
 pub use follower::Pulse;
 pub use json::to_json;
@@ -15,6 +16,7 @@ pub use mac::{HeartbeatKey, LENGTH_MAC_HEADER, MAC_HEADER};
 pub(crate) use mac::{digits, hexadecimal};
 pub use message::{Heartbeat, HeartbeatReply, PATH};
 pub use order::{MemberOrder, OrderKind, OrderOutcome, OrderReport};
+pub use shim_part::ShimPartText;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

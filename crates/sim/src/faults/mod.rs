@@ -155,7 +155,7 @@ impl Cluster {
         let (epoch, history, by) =
             (self.world.random.below(50) as u32, self.world.random.number(), "another".to_owned());
         let roster = CastRoster { stranger: true, ..self.everybody() };
-        let map = StoredMap { epoch, level: 1, history, by, roster, nodes: Vec::new() };
+        let map = StoredMap { epoch, level: 1, history, by, roster, nodes: Vec::new(), shims: Vec::new() };
         let nonsense = self.world.random.percent(50);
         self.registry.spoil(if nonsense { Err("nonsense".to_owned()) } else { Ok(map) });
         let due = self.world.soon(5_000_000);

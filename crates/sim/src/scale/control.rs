@@ -48,7 +48,7 @@ impl ScaleCluster {
             if self.nodes[index].alive {
                 let empty = self.nodes[index].node.objects() == 0;
                 let member = Peer::Node(NodeId(index as u16));
-                self.control(Input::Heartbeat { member, epoch, empty, level: 1 });
+                self.control(Input::Heartbeat { member, epoch, empty, level: 1, resharding: None });
             }
         }
         self.control(Input::Tick);

@@ -196,7 +196,7 @@ impl ModelledNetwork {
             let node = &self.nodes[index];
             if node.alive {
                 let (member, empty) = (Peer::Node(NodeId(index as u16)), node.held.is_empty());
-                self.control(Input::Heartbeat { member, epoch, empty, level: 1 });
+                self.control(Input::Heartbeat { member, epoch, empty, level: 1, resharding: None });
             }
         }
         self.control(Input::Tick);
