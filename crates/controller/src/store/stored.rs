@@ -21,7 +21,7 @@ struct Text {
     by: String,
     roster: Roster,
     nodes: Vec<TextNode>,
-    /// None in a map of a release that did not know it.
+    /// Empty in a map of a release that did not know it.
     #[serde(default)]
     shims: Vec<ShimPartText>,
 }
