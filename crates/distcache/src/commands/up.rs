@@ -17,7 +17,7 @@ use lab::terminal::{BadInput, say};
 /// once its clients have left, or after `retire_ms_max` of the router.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct UpArguments {
-    /// Only the members with this `host`: the name of a [[host]] in the file
+    /// Only the members with this `host`: the name of a `[[host]]` in the file
     #[arg(long, env = "DISTCACHE_HOST", value_name = "NAME")]
     host: Option<String>,
 
