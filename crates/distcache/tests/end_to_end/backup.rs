@@ -72,7 +72,10 @@ fn file_secret_and_folder_are_all_that_a_host_needs() {
     up.wait_for_line("ready");
     let keys: Vec<String> = (0..50).map(|key| format!("key:{key}")).collect();
     let mut client = Client::tcp(kept.router);
-    keys.iter().for_each(|key| ok(&mut client, &["SET", key, key]));
+    // A shim may not be linked yet when its process accepts clients.
+    for key in &keys {
+        until("it is written", || matches!(client.call(&["SET", key, key]), Value::Simple(_)).then_some(()));
+    }
     up.signal(Signal::TERM);
     assert_eq!(up.wait().code(), Some(0), "{}", up.log());
     for part in ["etc", "store"] {

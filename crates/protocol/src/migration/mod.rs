@@ -109,7 +109,7 @@ pub enum MigrationPhase {
     /// Nothing moves.
     #[default]
     Idle,
-    /// Not every destination can be reached yet. Everything is at home.
+    /// Not every destination can be reached yet. Commands for what leaves wait: an earlier process may have moved it.
     Connecting,
     /// What was asked at home before has not been answered.
     Draining,

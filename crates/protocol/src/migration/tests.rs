@@ -402,6 +402,22 @@ fn a_destination_that_comes_back_voids_what_was_granted() {
     );
 }
 
+/// The process before may have moved it.
+#[test]
+fn what_leaves_is_not_asked_for_before_its_destination_is_reached() {
+    let mut world = World::new();
+    world.step(Input::Begin { departures: Arc::new(ByLetter), destinations: vec![TO] });
+    world.store(1, SHARED, &["GET s"]);
+    world.store(2, SHARED, &["INCR m"]);
+    world.answer(HOME, "GET s", "$1");
+    assert!(world.asked.is_empty(), "{:?}", world.asked);
+    world.there(up(70));
+    world.drained();
+    world.answer(HOME, "PTTL m; DUMP m", ":-2; $-1");
+    world.answer(THERE, "INCR m", ":7");
+    assert!(world.said().contains(&"2: :7".to_owned()));
+}
+
 #[test]
 fn who_waits_for_a_destination_that_is_away_is_told() {
     let mut world = World::moving();
