@@ -13,6 +13,8 @@ struct Made {
     wait: u64,
     /// When it was made.
     begun: u64,
+    /// It was up. Before that nothing is granted in its name; others' leases that its name tells of are their own.
+    governed: bool,
     /// When its user went.
     ended: Option<u64>,
 }
@@ -43,8 +45,8 @@ impl LeaseBook {
         let users = (2..command.len()).filter_map(|index| user(command.arg(index)));
         match (command.name(), command.get(1).unwrap_or_default()) {
             (b"ACL", b"SETUSER") => {
-                self.made
-                    .extend(users.map(|(number, wait)| (number, Made { wait, begun: now, ended: None })));
+                let made = |wait| Made { wait, begun: now, governed: false, ended: None };
+                self.made.extend(users.map(|(number, wait)| (number, made(wait))));
                 let less = shrunk(command.get(2).unwrap_or_default());
                 less.map(|(number, wait)| self.made.get_mut(&number).map(|made| made.wait = wait));
                 self.ends(command.get(2).unwrap_or_default());
@@ -78,6 +80,9 @@ impl LeaseBook {
 
     /// An incarnation comes up and is told of earlier leases.
     pub(super) fn up(&mut self, now: u64, number: u64, earlier: EarlierIncarnations) -> Result<(), String> {
+        if let Some(made) = self.made.get_mut(&number) {
+            made.governed = true;
+        }
         let told = now + self.limits.wait(earlier, None).as_micros() as u64;
         let ended = self.made.iter().filter(|(other, _)| **other != number);
         let ends = ended.filter_map(|(other, made)| Some((self.end(*made)?, *other)));
@@ -96,7 +101,7 @@ impl LeaseBook {
 
     /// When the leases of an incarnation have ended, however long it would have waited for: they have grown until then.
     fn end(&self, made: Made) -> Option<u64> {
-        let ended = made.ended?;
+        let ended = made.ended.filter(|_| made.governed)?;
         let grown = self.limits.lease_max(Duration::from_micros(ended - made.begun));
         let grown = LeaseTerms { duration: grown, guard: Duration::ZERO }.restart_wait();
         Some(ended + made.wait.min(grown.as_micros() as u64))

@@ -49,9 +49,14 @@ mod tests {
 
     /// Seeds that failed once. The first: a process that rested heard that it is up after it had been replaced, and was taken for
     /// the newer one. The second: a fence before one server was taken for one before another. The third: one that handed over left
-    /// nothing on record of leases that it had only waited for because its own were as long.
-    const KNOWN: [u64; 3] =
-        [6_823_965_135_173_454_708, 12_606_972_409_856_999_836, 6_695_736_804_004_885_306];
+    /// nothing on record of leases that it had only waited for because its own were as long. The fourth: one that had been made and
+    /// never governed was taken for one whose leases run.
+    const KNOWN: [u64; 4] = [
+        6_823_965_135_173_454_708,
+        12_606_972_409_856_999_836,
+        6_695_736_804_004_885_306,
+        7_009_118_709_114_146_683,
+    ];
 
     /// So many seeds, and what they must have met at least.
     fn check(storage: Storage, seeds: u32, least: Tally) {
