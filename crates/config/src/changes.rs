@@ -58,7 +58,7 @@ hot! {
     whole: "heat" heat, "policy" policies, "near" near, "slowlog" slowlog, "log" log, "user" users;
     keys: cluster.observe_only, security.hide_keys, security.foreign_writers, tracing.sample_one_in;
     members: "node" nodes: objects_max, bytes_max, rate_max; "shim" shims: rate_max; "router" routers: ready_shims;
-    limits but handshake_ms_max, blocking_max, large_replies_max, unread_replies_bytes_max, storage_ms_max;
+    limits but handshake_ms_max, blocking_max, large_replies_max, moved_keys_rate_max, unread_replies_bytes_max, storage_ms_max;
 }
 
 impl Config {

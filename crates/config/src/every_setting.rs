@@ -105,7 +105,7 @@ const VALUES: [(&str, &str, &str); 49] = [
 ];
 
 /// Settings that need files, members or other settings beside them.
-const ELSEWHERE: [(&str, &str); 25] = [
+const ELSEWHERE: [(&str, &str); 26] = [
     // Nothing shows it.
     ("[cluster]", "secret"),
     ("[cluster]", "secret_file"),
@@ -128,6 +128,7 @@ const ELSEWHERE: [(&str, &str); 25] = [
     ("[[controller]]", "store_password_file"),
     ("[[shim]]", "storage_password_file"),
     ("[[shim]]", "durability"),
+    ("[[shim]]", "state"),
     ("[[shim]]", "slots"),
     ("[[standby]]", "of"),
     ("[[router]]", "listen_tls"),

@@ -19,6 +19,7 @@ mod place;
 mod policy;
 mod pool;
 mod ranges;
+mod resharding;
 mod roster;
 mod scalar;
 pub mod secret_file;
@@ -37,8 +38,8 @@ pub use key_text::{key_bytes, key_text};
 pub use limits::{Limits, Overload};
 pub use load::{ConfigError, Override};
 pub use members::{
-    ControllerConfig, EtcdUrl, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimConfig,
-    StandbyConfig,
+    ControllerConfig, EtcdUrl, FrontListen, FrontProtocol, LayerConfig, NodeConfig, RouterConfig, ShimChange,
+    ShimConfig, StandbyConfig,
 };
 pub use policy::{Caching, PolicyConfig};
 pub use pool::{DistributionName, HashName, PlacementConfig, SlotRanges};
@@ -67,7 +68,7 @@ use protocol::storage::redis::{FenceName, FenceShare};
 use serde::Deserialize;
 use wire::{
     ClusterMap, LEVELS, LayerMap, NodeId, NodeMember, Partition, Peer, RackId, RouterId, SHARE_WHOLE,
-    Sharding, ShimId, ShimMember,
+    Sharding, ShimId, ShimMember, ShimState,
 };
 
 /// Epoch of the map that a configuration itself describes: every node owns its whole partition.
@@ -368,7 +369,7 @@ impl Config {
         let router = self.router_id(id).map(|id| self.router(id).ready_shims).unwrap_or_default();
         match router {
             ReadyShims::AtLeast(count) => count as usize,
-            ReadyShims::All => self.shims.len(),
+            ReadyShims::All => self.shims.iter().filter(|shim| shim.has_keys()).count(),
         }
     }
 
@@ -406,8 +407,26 @@ impl Config {
             Mode::Strict => AgreedMode::Strict,
             Mode::Bounded => AgreedMode::Bounded,
         };
-        let names = self.shims.iter().map(|shim| shim.id.as_str());
-        Agreement::new(&placement::Secret(self.secret().0), mode, &self.sharding(), names)
+        let agreement = |counts: &dyn Fn(&&ShimConfig) -> bool| {
+            let names = self.shims.iter().filter(counts).map(|shim| shim.id.as_str());
+            Agreement::new(&placement::Secret(self.secret().0), mode, &self.sharding(), names)
+        };
+        let own = agreement(&|shim| shim.has_keys());
+        match self.shims_that_changed() {
+            changed if changed.is_empty() => own,
+            changed => own.or(&agreement(&|shim| shim.has_keys() != changed.contains(&&*shim.id))),
+        }
+    }
+
+    /// Ids of the shims that members whose file is of before, or of after, count otherwise: those that come or go now, or else those
+    /// that have.
+    fn shims_that_changed(&self) -> Vec<&str> {
+        let of = |under_way: bool| {
+            let changes =
+                move |shim: &&ShimConfig| shim.state.is_some_and(|state| state.is_under_way() == under_way);
+            self.shims.iter().filter(changes).map(|shim| shim.id.as_str()).collect::<Vec<_>>()
+        };
+        Some(of(true)).filter(|ids| !ids.is_empty()).unwrap_or_else(|| of(false))
     }
 
     /// Whose the users are that fence this shim's incarnations from others.
@@ -442,15 +461,40 @@ impl Config {
             if unordered {
                 shims.sort();
             }
-            return MarkedPart { id: self.placement_word(), cluster, shims, shim: own };
+            return MarkedPart { id: self.placement_word(), cluster, shims, shim: own, next: Vec::new() };
         }
-        let shims = self.shims.iter().map(|shim| shim.id.clone()).collect();
-        MarkedPart { id: self.secret_id(), cluster, shims, shim: self.shim(shim).id.clone() }
+        let list = |counts: &dyn Fn(&ShimConfig) -> bool| {
+            self.shims.iter().filter(|shim| counts(shim)).map(|shim| shim.id.clone()).collect::<Vec<_>>()
+        };
+        let under_way = |shim: &ShimConfig| shim.state.is_some_and(ShimChange::is_under_way);
+        let before = list(&ShimConfig::has_keys);
+        let after = list(&|shim| shim.has_keys() != under_way(shim));
+        let own = self.shim(shim);
+        // One that joins has never had another list at its server.
+        let (shims, next) = match own.state {
+            Some(ShimChange::Joining) => (after, Vec::new()),
+            _ if before == after => (before, Vec::new()),
+            _ => (before, after),
+        };
+        MarkedPart { id: self.secret_id(), cluster, shims, shim: own.id.clone(), next }
     }
 
     /// The map in which every node owns its whole partition.
     pub fn map(&self) -> ClusterMap {
         self.map_with(EPOCH_FIRST, LEVELS.min, |_| SHARE_WHOLE)
+    }
+
+    /// The same as while keys go to shims that join and from those that leave.
+    pub fn map_in_change(&self) -> ClusterMap {
+        let mut map = self.map();
+        for (shim, member) in self.shims.iter().zip(&mut map.shims) {
+            match shim.state {
+                Some(ShimChange::Joining) => member.state = ShimState::Joining,
+                Some(ShimChange::Leaving) => member.state = ShimState::Leaving,
+                Some(ShimChange::Joined | ShimChange::Left) | None => {}
+            }
+        }
+        map
     }
 
     /// The map of `epoch` and `level`, in which nodes own what `share` says.
@@ -472,7 +516,8 @@ impl Config {
         });
         let shims = self.shims.iter().enumerate().map(|(index, shim)| {
             let rack = rack_id(&shim.rack).expect("racks() lists the rack of every shim");
-            ShimMember::new(ShimId(index as u16), rack)
+            let state = if shim.has_keys() { ShimState::Normal } else { ShimState::Absent };
+            ShimMember { state, ..ShimMember::new(ShimId(index as u16), rack) }
         });
         ClusterMap {
             epoch,

@@ -64,6 +64,8 @@ pub struct Limits {
     blocking_max: usize = ShimConfig::default().blocking_max, 0 => 65_535, "each is a connection to the storage server";
     /// Large replies under way at one shim, each on a storage connection of its own and with a MiB in memory.
     large_replies_max: usize = memory::for_large_replies(), 1 => 65_535, "each is a connection to the storage server";
+    /// Keys that one shim moves to other storage servers in a second, besides those that are asked for; 0 for as many as it can.
+    moved_keys_rate_max: u64 = 0, 0 => 10_000_000, "0 is for no limit";
     /// Reads that wait for fills at one node.
     node_queue_max: usize = NodeSettings::default().forwarded_max, 1 => 1 << 24, MEMORY;
     /// Views cached of one key.

@@ -232,11 +232,43 @@ pub struct ShimConfig {
     /// The slots of its server, where slots are dealt to servers.
     #[serde(default)]
     pub slots: Option<SlotRanges>,
+    /// Its keys come or go while the cluster serves, or have done so.
+    #[serde(default)]
+    pub state: Option<ShimChange>,
     /// Requests per second, 0 for no limit (emulation, overload tests).
     #[serde(default)]
     pub rate_max: u64,
     #[serde(default)]
     pub admin: Option<SocketAddr>,
+}
+
+/// What the operator wants of a shim whose keys change their server, or has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ShimChange {
+    /// It has no keys until `distcache storage add`.
+    Joining,
+    /// It has got its keys.
+    Joined,
+    /// It has keys until `distcache storage remove`.
+    Leaving,
+    /// Its keys are at others. The entry keeps its number.
+    Left,
+}
+
+impl ShimChange {
+    pub fn word(self) -> &'static str {
+        match self {
+            ShimChange::Joining => "joining",
+            ShimChange::Joined => "joined",
+            ShimChange::Leaving => "leaving",
+            ShimChange::Left => "left",
+        }
+    }
+
+    pub(super) fn is_under_way(self) -> bool {
+        matches!(self, ShimChange::Joining | ShimChange::Leaving)
+    }
 }
 
 fn default_weight() -> u32 {
@@ -279,9 +311,15 @@ impl ShimConfig {
             server_name: None,
             weight: default_weight(),
             slots: None,
+            state: None,
             rate_max: 0,
             admin: None,
         }
+    }
+
+    /// Whether keys are its own as the file has it.
+    pub fn has_keys(&self) -> bool {
+        !matches!(self.state, Some(ShimChange::Joining | ShimChange::Left))
     }
 
     pub fn durability(&self) -> Durability {

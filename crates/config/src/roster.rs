@@ -54,12 +54,15 @@ pub struct RosterSize {
     pub layers: usize,
     pub nodes: usize,
     pub routers: usize,
+    /// 0 from a release that did not say it. Shims are never taken from another one's list.
+    #[serde(default)]
+    pub shims: usize,
 }
 
 impl Roster {
     pub fn size(&self) -> RosterSize {
-        let Roster { layers, nodes, routers, .. } = self;
-        RosterSize { layers: layers.len(), nodes: nodes.len(), routers: routers.len() }
+        let Roster { layers, nodes, routers, shims } = self;
+        RosterSize { layers: layers.len(), nodes: nodes.len(), routers: routers.len(), shims: shims.len() }
     }
 }
 
@@ -100,7 +103,12 @@ impl Config {
     }
 
     pub fn roster_size(&self) -> RosterSize {
-        RosterSize { layers: self.layers.len(), nodes: self.nodes.len(), routers: self.routers.len() }
+        RosterSize {
+            layers: self.layers.len(),
+            nodes: self.nodes.len(),
+            routers: self.routers.len(),
+            shims: self.shims.len(),
+        }
     }
 
     /// This configuration with the members that only `roster` has; none if there are no such members.

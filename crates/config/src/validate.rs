@@ -13,6 +13,7 @@ use super::load::ConfigError;
 use super::policy;
 use super::pool;
 use super::ranges;
+use super::resharding;
 use super::users;
 use super::words;
 use super::{
@@ -53,6 +54,7 @@ impl Config {
         check_routers(self)?;
         check_memcached(self)?;
         pool::check(self)?;
+        resharding::check(self)?;
         self.tls.check().map_err(ConfigError::new)?;
         self.tracing.check().map_err(ConfigError::new)?;
         check_addresses(self)?;

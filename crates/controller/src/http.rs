@@ -27,11 +27,13 @@ use crate::hot::hottest;
 use crate::inspect::inspect;
 use crate::order_requests;
 use crate::service::{HeartbeatRefusal, Service};
+use crate::storage_requests;
 use crate::view::{self, MapView};
 
 pub const DRAIN_PATH: &str = "/v1/drain";
 pub const RELOAD_PATH: &str = "/v1/reload";
 pub const PURGE_PATH: &str = "/v1/purge";
+pub const STORAGE_PATH: &str = "/v1/storage";
 
 /// What [`DRAIN_PATH`] takes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -82,6 +84,7 @@ pub(crate) fn routes(api: HttpApi) -> Router {
         )
         .route("/v1/inspect", get(inspect_key))
         .route(DRAIN_PATH, post(drain))
+        .route(STORAGE_PATH, post(storage_requests::change))
         .route(RELOAD_PATH, post(order_requests::reload))
         .route(PURGE_PATH, post(order_requests::purge))
         .route("/health", get(|| async { Json(json!({ "healthy": true })) }))

@@ -12,7 +12,7 @@ use protocol::placement::agreement::Disagreement;
 use protocol::time::Time;
 use runtime::heartbeat::{Heartbeat, HeartbeatReply};
 use runtime::status::{ClusterStatus, ControllerStatus, MemberStatus};
-use wire::{ClusterMap, LEVELS, NodeId, Peer};
+use wire::{ClusterMap, LEVELS, NodeId, Peer, ShimId};
 
 use crate::hot::hottest;
 use crate::members::Configured;
@@ -52,6 +52,8 @@ pub(crate) struct Service {
     pub(crate) statuses: BTreeMap<String, MemberStatus>,
     /// The releases that members have said they are of, also those that are silent now.
     releases: BTreeMap<String, String>,
+    /// How many shims the files of members list, of those that say so.
+    shims_listed: BTreeMap<String, usize>,
     /// What only a later release knows of the store's map.
     unknown: UnknownFields,
     /// From when on every member that lives has been heard of.
@@ -90,6 +92,7 @@ impl Service {
             store,
             statuses: BTreeMap::new(),
             releases: BTreeMap::new(),
+            shims_listed: BTreeMap::new(),
             unknown: UnknownFields::default(),
             disagreeing: BTreeMap::new(),
             orders: OpenOrders::new(rand::random()),
@@ -155,8 +158,9 @@ impl Service {
             return Err(HeartbeatRefusal::Replay);
         }
         let release = shown_release(&heartbeat.release);
-        let ids = heartbeat.members.iter().map(|status| status.id().to_owned());
-        self.releases.extend(ids.map(|id| (id, release.clone())));
+        let ids = || heartbeat.members.iter().map(|status| status.id().to_owned());
+        self.releases.extend(ids().map(|id| (id, release.clone())));
+        self.shims_listed.extend(ids().map(|id| (id, heartbeat.known.shims)));
         self.statuses.extend(heartbeat.members.into_iter().map(|status| (status.id().to_owned(), status)));
         heartbeat.reports.into_iter().for_each(|report| self.orders.report(report));
         self.carry_out(now, effects);
@@ -179,6 +183,13 @@ impl Service {
             }
         }
         difference.map_or(Ok(()), |difference| Err(HeartbeatRefusal::Disagreement(difference)))
+    }
+
+    /// Living members that were started with a file without the newest shims.
+    pub(crate) fn with_fewer_shims(&self) -> Vec<&str> {
+        let all = self.config().shims.len();
+        let fewer = |id: &&String| self.shims_listed.get(*id).is_none_or(|shims| *shims < all);
+        self.statuses.keys().filter(fewer).map(String::as_str).collect()
     }
 
     /// In what a member's configuration differs, if it says so still.
@@ -221,6 +232,12 @@ impl Service {
     /// Takes a node's partition away, or lets the node have it back. It shows in the store's map once it is done.
     pub(crate) fn drain(&mut self, now: Time, node: NodeId, drained: bool) {
         self.step(now, Input::Drain { node, drained });
+        self.tick(now);
+    }
+
+    /// Lets keys go to a shim that has none, or all keys of one to the others.
+    pub(crate) fn reshard(&mut self, now: Time, shim: ShimId, joins: bool) {
+        self.step(now, Input::Reshard { shim, joins });
         self.tick(now);
     }
 
@@ -330,8 +347,12 @@ impl Service {
 
     /// The store's map with the members of this configuration.
     pub(crate) fn map(&self) -> ClusterMap {
-        let map = self.machine.committed();
-        self.config().map_with(map.epoch, map.level, |node| map.share(node))
+        let committed = self.machine.committed();
+        let mut map = self.config().map_with(committed.epoch, committed.level, |node| committed.share(node));
+        for (shim, part) in map.shims.iter_mut().zip(&committed.shims) {
+            *shim = part.of(shim);
+        }
+        map
     }
 
     /// The live members, in the order of the configuration.

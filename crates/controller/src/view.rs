@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use protocol::controller::partitions::Liveness;
+use protocol::controller::resharding::ShimPart;
 use protocol::time::Time;
+use runtime::heartbeat::ShimPartText;
 use serde::{Deserialize, Serialize};
-use wire::{Partition, Peer, SHARE_WHOLE};
+use wire::{ClusterMap, Partition, Peer, SHARE_WHOLE, ShimId, ShimState};
 
 use crate::service::Service;
 
@@ -38,6 +40,9 @@ pub struct NodeView {
 pub struct ShimView {
     pub id: String,
     pub rack: String,
+    /// Whether keys are its own, and how far what leaves it is.
+    #[serde(flatten)]
+    pub part: ShimPartText,
 }
 
 /// One member and whether it lives.
@@ -93,9 +98,17 @@ impl MapView {
                 })
                 .collect(),
         });
-        let shims = config.shims.iter().map(|shim| ShimView { id: shim.id.clone(), rack: shim.rack.clone() });
+        let shims = config.shims.iter().zip(&map.shims).map(|(shim, member)| ShimView {
+            id: shim.id.clone(),
+            rack: shim.rack.clone(),
+            part: ShimPart::from(member).into(),
+        });
         MapView { epoch: map.epoch, layers: layers.collect(), shims: shims.collect() }
     }
+}
+
+fn is_absent(map: &ClusterMap, shim: ShimId) -> bool {
+    map.shims.get(usize::from(shim.0)).is_some_and(|shim| shim.state == ShimState::Absent)
 }
 
 pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
@@ -105,6 +118,8 @@ pub(crate) fn members(service: &Service, now: Time) -> Vec<MemberView> {
     let silence = |peer| service.machine.heard(peer).map(|heard| now.since(heard));
     let state = |peer, liveness, silence: Option<Duration>| match (peer, liveness) {
         (Peer::Node(id), _) if service.machine.committed().drained(id) => MemberState::Drained,
+        // It has no keys, and may be stopped.
+        (Peer::Shim(id), Liveness::Lost { .. }) if is_absent(&map, id) => MemberState::Drained,
         (peer, _) if down.contains(&peer) => MemberState::Down,
         (_, Liveness::Up) if silence.is_some_and(|silence| silence > LATE) => MemberState::Late,
         (_, Liveness::Up) => MemberState::Up,

@@ -6,16 +6,17 @@ mod shim_alone;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use protocol::coherence::lease::EarlierIncarnations;
+use protocol::coherence::lease::{EarlierIncarnations, NodeSession};
 use protocol::migration::Departures as _;
+use protocol::node::{self, Node, NodeConfig, NodeSettings};
 use protocol::placement::{Custody, Placement, Secret};
+use protocol::policy::{Eligibility, Policies, Rule};
 use protocol::shim::{Effect, Input, ReshardingPhase, Shim, ShimConfig};
 use protocol::storage::{StorageEvent, StorageTraits};
 use protocol::time::Time;
-use smallvec::SmallVec;
-use wire::message::Execute;
+use wire::message::{Ack, Execute, Fetch, Fill, Grant, Invalidate, Read, Welcome};
 use wire::resp::Command;
-use wire::{Key, Message, NodeId, Peer, Relocation, RouterId, ShimId, ShimState};
+use wire::{Degree, Key, Message, NodeId, Peer, Relocation, RouterId, ShimId, ShimState, View};
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
 const NODE: Peer = Peer::Node(NodeId(0));
@@ -87,6 +88,7 @@ impl Tested {
             Effect::Send { to: ROUTER, message: Message::Reply(reply) } => {
                 Some(format!("{}: {}", reply.request, String::from_utf8_lossy(&reply.value).trim_end()))
             }
+            Effect::Migrate { destinations, .. } if destinations.is_empty() => None,
             Effect::Migrate { destinations, .. } => Some(format!("leave for {destinations:?}")),
             Effect::EndMigration => Some("end".to_owned()),
             _ => None,
@@ -95,7 +97,11 @@ impl Tested {
     }
 
     fn answer(&mut self, reply: &'static str) {
-        let replies = SmallVec::from_elem(Bytes::from_static(reply.as_bytes()), 1);
+        self.answer_all(&[reply]);
+    }
+
+    fn answer_all(&mut self, replies: &[&'static str]) {
+        let replies = replies.iter().map(|reply| Bytes::from_static(reply.as_bytes())).collect();
         self.step(Input::Storage(StorageEvent::Replies { ticket: self.ticket, replies }));
     }
 
@@ -155,6 +161,7 @@ fn the_old_one_serves_until_nobody_asks_it_and_ends_what_it_has() {
     old.step(Input::Storage(StorageEvent::Migrated));
     assert_eq!(old.shim.resharding(), ReshardingPhase::Moved);
     old.step(map(3, Relocation::Announced));
+    assert_eq!(old.shim.resharding(), ReshardingPhase::Moved, "copies may be granted still");
     old.ask(1, &leaves, &["INCR", &name]);
     assert_eq!(old.done(), [format!("INCR {name}")], "some act on the map before");
     old.step(map(4, Relocation::Closing));
@@ -206,10 +213,171 @@ fn who_waits_for_too_long_is_told() {
 }
 
 #[test]
+fn who_may_have_begun_before_is_told() {
+    for settled in [true, false] {
+        let (mut shim, before) = Tested::new(OLD);
+        if settled {
+            shim.step(Input::Map(Arc::clone(&before)));
+        }
+        shim.step(Input::Map(joining(&before, 2, Relocation::Moving)));
+        let again = shim.effects.iter().find_map(|effect| match effect {
+            Effect::Migrate { again, .. } => Some(*again),
+            _ => None,
+        });
+        assert_eq!(again, Some(!settled), "of a shim that has heard that nothing moves: {settled}");
+    }
+}
+
+#[test]
 fn a_command_about_all_keys_is_refused_meanwhile() {
     let (mut shim, before) = Tested::new(OLD);
     shim.step(Input::Map(joining(&before, 2, Relocation::Moving)));
     shim.done();
     shim.ask(1, &Key::default(), &["FLUSHALL"]);
     assert!(shim.done()[0].contains("some are on their way to other storage servers"));
+}
+
+/// A node before two shims that grant whatever it asks for.
+struct Cache {
+    node: Node,
+    now: Time,
+    /// Whom it has asked for a copy.
+    fetched: Vec<Peer>,
+    /// How its reads were answered: from a copy or not.
+    hits: Vec<bool>,
+}
+
+impl Cache {
+    fn new(placement: &Arc<Placement>) -> Cache {
+        let always = Rule { cache: Eligibility::Always, ..Rule::default() };
+        let policies = Policies::new(vec![(Bytes::new(), always)]);
+        let settings = NodeSettings { policies, ..NodeSettings::default() };
+        let node = Node::new(NodeConfig { settings, ..NodeConfig::default() }, Arc::clone(placement));
+        let mut cache = Cache { node, now: Time(10_000_000), fetched: Vec::new(), hits: Vec::new() };
+        [OLD, NEW].into_iter().for_each(|shim| cache.step(node::Input::Linked(Peer::Shim(shim))));
+        cache
+    }
+
+    fn step(&mut self, input: node::Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            let mut effects = Vec::new();
+            self.node.step(self.now, input, &mut effects);
+            for node::Effect::Send { to, message } in effects {
+                if let Some(message) = self.answer(to, message) {
+                    inputs.push(node::Input::Message { from: to, message });
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, asked: Peer, message: Message) -> Option<Message> {
+        const LONG: u64 = 60_000_000;
+        match message {
+            Message::Hello(hello) => {
+                Some(Message::Welcome(Welcome { session: 1, nonce: hello.nonce, lease: LONG, guard: 0 }))
+            }
+            Message::Renew(renew) => {
+                let sent = renew.sent.max(self.now.0);
+                Some(Message::Grant(Grant { session: 1, sent, duration: LONG, guard: 0, leave: None }))
+            }
+            Message::Fetch(fetch) => {
+                self.fetched.push(asked);
+                Some(Message::Fill(Fill {
+                    session: 1,
+                    fill: fetch.fill,
+                    key: fetch.key,
+                    view: fetch.view,
+                    version: 1,
+                    granted: true,
+                    status: Default::default(),
+                    cached: Default::default(),
+                    degree: Default::default(),
+                    ttl_ms: None,
+                    stale_ms: 0,
+                    value: Bytes::from_static(b"$1\r\nv\r\n"),
+                }))
+            }
+            Message::Reply(reply) => {
+                self.hits.push(reply.hit);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn read(&mut self, key: &Key) {
+        let read = Read {
+            request: 1,
+            key: key.clone(),
+            view: View::GET,
+            resp3: false,
+            ordered: false,
+            streams: false,
+            waited_ms: 0,
+            degree: Degree(0),
+            command: Bytes::new(),
+        };
+        self.step(node::Input::Message { from: ROUTER, message: Message::Read(read) });
+    }
+}
+
+#[test]
+fn a_copy_stays_until_it_is_called_back_and_the_next_is_fetched_from_who_has_the_key() {
+    let (_, before) = shim_alone::shim(2, |_| ());
+    let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
+    let mut cache = Cache::new(&joining(&before, 2, Relocation::Moving));
+    // The first one opens the session.
+    (0..3).for_each(|_| cache.read(&leaves));
+    assert_eq!((cache.fetched.as_slice(), cache.hits.last()), (&[Peer::Shim(OLD)][..], Some(&true)));
+    cache.step(node::Input::Map(joining(&before, 3, Relocation::Announced)));
+    cache.read(&leaves);
+    assert_eq!((cache.fetched.len(), cache.hits.last()), (1, Some(&true)), "it is still what storage has");
+    let invalidate = Invalidate { session: 1, key: leaves.clone(), version: 2, value: None };
+    cache.step(node::Input::Message { from: Peer::Shim(OLD), message: Message::Invalidate(invalidate) });
+    // Heat is reported once in a window.
+    cache.now.0 += 2_000_000;
+    cache.step(node::Input::Tick);
+    (0..3).for_each(|_| cache.read(&leaves));
+    assert_eq!(cache.fetched, [Peer::Shim(OLD), Peer::Shim(NEW)]);
+    assert_eq!(cache.hits.last(), Some(&true));
+}
+
+#[test]
+fn what_was_called_back_does_not_keep_a_shim_from_ending() {
+    let (mut old, before) = Tested::new(OLD);
+    let map = |epoch, stage| Input::Map(joining(&before, epoch, stage));
+    let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
+    old.step(map(2, Relocation::Moving));
+    old.done();
+    let mut session = NodeSession::new();
+    let say = |old: &mut Tested, message| old.step(Input::Message { from: NODE, message });
+    let hello = session.hello(old.now, 1, 1);
+    say(&mut old, Message::Hello(hello));
+    let welcome = old.effects.iter().find_map(|effect| match effect {
+        Effect::Send { message: Message::Welcome(welcome), .. } => Some(welcome.clone()),
+        _ => None,
+    });
+    assert!(session.welcome(&welcome.expect("it is welcome")));
+    let session = session.id().expect("it is open");
+    let fetch =
+        Fetch { session, fill: 1, key: leaves.clone(), view: View::GET, resp3: false, command: Bytes::new() };
+    say(&mut old, Message::Fetch(fetch));
+    assert_eq!(old.done(), ["PTTL key-0; GET key-0"]);
+    old.answer_all(&[":-1\r\n", "$1\r\nv\r\n"]);
+    old.step(map(3, Relocation::Announced));
+    old.step(Input::Storage(StorageEvent::Migrated));
+    old.effects.clear();
+    old.step(map(4, Relocation::Closing));
+    let invalidated = old.effects.iter().find_map(|effect| match effect {
+        Effect::Send { to: NODE, message: Message::Invalidate(invalidate) } => Some(invalidate.clone()),
+        _ => None,
+    });
+    let Invalidate { key, version, .. } = invalidated.expect("the copy is called back");
+    assert_eq!(old.shim.resharding(), ReshardingPhase::Purging);
+    say(&mut old, Message::Ack(Ack { session, key, version, nothing_held: None }));
+    old.pass(20);
+    assert_eq!(old.done(), ["end"], "the node has its place for it still");
+    old.step(Input::Storage(StorageEvent::MigrationEnded));
+    assert_eq!((old.shim.resharding(), old.shim.statistics().copies), (ReshardingPhase::Ended, 0));
 }

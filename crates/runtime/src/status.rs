@@ -101,6 +101,8 @@ pub struct HotKeyView {
 #[serde(default)]
 pub struct ShimStatus {
     pub id: String,
+    /// The shim that it is, or stands by for.
+    pub of: String,
     pub rack: String,
     pub epoch: u32,
     #[serde(flatten, with = "crate::statistics_json")]
@@ -114,7 +116,7 @@ pub struct ShimStatus {
     pub replaceable: bool,
     pub storage_reconnects_total: u64,
     /// How far it is with keys that leave it.
-    pub resharding: ReshardingStatus,
+    pub resharding: Box<ReshardingStatus>,
     /// Storage reports what changes.
     pub feed_up: bool,
     /// Connections to storage that are none of DistCache's and write, for people; empty if there are none.

@@ -18,7 +18,7 @@ const NODE: Peer = Peer::Node(NodeId(2));
 const SHIM: Peer = Peer::Shim(ShimId(0));
 const SECRET: Secret = Secret([9; 16]);
 const AGREEMENT: Agreement =
-    Agreement { mode: AgreedMode::Strict, sharding: AgreedSharding::Ring, shims: 1, digest: 5 };
+    Agreement { mode: AgreedMode::Strict, sharding: AgreedSharding::Ring, shims: 1, digest: 5, also: None };
 /// No handshake of a test comes near it.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(60);
 

@@ -83,7 +83,7 @@ fn move_as_a_shim(home: &Address, there: &Address) -> Duration {
     while !mover.events.iter().any(is_up) {
         reactor.turn(&mut mover, None).expect("a turn");
     }
-    let input = StorageInput::Migrate { departures: Arc::new(All), destinations: vec![THERE] };
+    let input = StorageInput::Migrate { departures: Arc::new(All), destinations: vec![THERE], again: false };
     let now = reactor.io().now();
     mover.storage.step(reactor.io(), now, input, &mut mover.events);
     let phase = |mover: &Mover| mover.storage.migration().expect("it moves").phase;

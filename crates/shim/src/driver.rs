@@ -133,9 +133,9 @@ impl ShimDriver {
                     }
                     Effect::Vacant { gone } => store(io, StorageInput::Vacant { gone }),
                     Effect::HandOver => store(io, StorageInput::HandOver),
-                    Effect::Migrate { keys, destinations } => {
+                    Effect::Migrate { keys, destinations, again } => {
                         let departures = Arc::new(keys);
-                        store(io, StorageInput::Migrate { departures, destinations });
+                        store(io, StorageInput::Migrate { departures, destinations, again });
                     }
                     Effect::EndMigration => store(io, StorageInput::EndMigration),
                     Effect::Purged { number, copies } => {

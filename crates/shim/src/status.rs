@@ -30,6 +30,7 @@ impl ShimDriver {
         let hottest = parts.shim.hottest(now, hottest_max).into_iter();
         MemberStatus::Shim(ShimStatus {
             id: parts.config.shim_process(parts.id).0.to_owned(),
+            of: member.id.clone(),
             rack: member.rack.clone(),
             epoch: parts.placement.epoch(),
             statistics,
@@ -38,7 +39,7 @@ impl ShimDriver {
             standing_by: parts.storage.is_replaced(),
             replaceable: parts.config.standbys_of(parts.id.shim).next().is_some(),
             storage_reconnects_total: parts.storage.reconnects(),
-            resharding: ReshardingStatus::new(parts.shim.resharding(), parts.storage.migration()),
+            resharding: Box::new(ReshardingStatus::new(parts.shim.resharding(), parts.storage.migration())),
             feed_up: parts.shim.feed(now).open,
             foreign_writers: listed(&foreign.connections),
             eviction: foreign.eviction.clone(),

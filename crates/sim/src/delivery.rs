@@ -240,9 +240,10 @@ impl Cluster {
                             self.step_storage(host, StorageInput::Vacant { gone })
                         }
                         shim::Effect::HandOver => self.step_storage(host, StorageInput::HandOver),
-                        shim::Effect::Migrate { keys, destinations } => {
+                        shim::Effect::Migrate { keys, destinations, again } => {
                             let departures = Arc::new(keys);
-                            self.step_storage(host, StorageInput::Migrate { departures, destinations });
+                            let input = StorageInput::Migrate { departures, destinations, again };
+                            self.step_storage(host, input);
                         }
                         shim::Effect::EndMigration => self.step_storage(host, StorageInput::EndMigration),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),

@@ -35,6 +35,7 @@ fn hello(peer: Peer, nonce: u8) -> PeerHello {
             sharding: AgreedSharding::Ring,
             shims: 2,
             digest: 11,
+            also: None,
         },
         levels: LEVELS,
     }

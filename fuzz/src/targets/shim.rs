@@ -181,6 +181,8 @@ fn change(bytes: &mut Unstructured<'_>) -> Result<StorageEvent> {
                 tracks_reads: bytes.arbitrary()?,
                 reports_no_changes: bytes.arbitrary()?,
                 unfenced: bytes.arbitrary()?,
+                divided: bytes.ratio(1, 16)?,
+                keys_left: bytes.ratio(1, 16)?,
             };
             let recorded = Duration::from_millis(bytes.int_in_range(0..=70_000)?);
             let unrecorded = match bytes.int_in_range(0..=2)? {

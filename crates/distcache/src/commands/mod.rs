@@ -11,6 +11,7 @@ pub(crate) mod purge;
 pub(crate) mod reload;
 pub(crate) mod run;
 pub(crate) mod status;
+pub(crate) mod storage;
 pub(crate) mod token;
 pub(crate) mod top;
 pub(crate) mod up;

@@ -32,6 +32,7 @@ mod pubsub;
 mod ranges;
 mod redis_cluster;
 mod replicas;
+mod resharding;
 mod resp;
 mod scripts;
 mod sentinel;

@@ -19,7 +19,8 @@ pub struct ShimPart {
 }
 
 impl ShimPart {
-    fn of(self, shim: &ShimMember) -> ShimMember {
+    /// The shim with this part.
+    pub fn of(self, shim: &ShimMember) -> ShimMember {
         ShimMember { state: self.state, relocation: self.relocation, ..*shim }
     }
 }

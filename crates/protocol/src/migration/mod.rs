@@ -5,6 +5,7 @@
 //! it was restored at the new one, where nobody has asked for it. So a process that dies anywhere in between leaves a key whose home
 //! the next one can see, and what it does again changes nothing.
 
+mod libraries;
 mod moving_key;
 mod route;
 mod scan;
@@ -24,6 +25,7 @@ use wire::ShimId;
 use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::{CommandControl, StorageEvent, Store};
 use crate::time::Time;
+use libraries::Libraries;
 use moving_key::{MovingKey, Settled};
 use scan::Scan;
 pub use servers::MigrationPlace;
@@ -65,11 +67,14 @@ pub enum Input {
         shim: ShimId,
         event: StorageEvent,
     },
-    /// Keys leave from now on, for the storage of `destinations`.
+    /// Keys leave from now on, for the storage of `destinations`. `again`: an earlier process may have begun with it.
     Begin {
         departures: Arc<dyn Departures>,
         destinations: Vec<ShimId>,
+        again: bool,
     },
+    /// The home keeps on record that keys leave. Nothing leaves before.
+    Recorded,
     /// No command for a key that leaves comes any more.
     Close,
     Tick,
@@ -109,7 +114,8 @@ pub enum MigrationPhase {
     /// Nothing moves.
     #[default]
     Idle,
-    /// Not every destination can be reached yet. Commands for what leaves wait: an earlier process may have moved it.
+    /// Not every destination can be reached yet, or has the functions that the home has. Everything is at home, unless an earlier
+    /// process has begun: then commands for what leaves wait.
     Connecting,
     /// What was asked at home before has not been answered.
     Draining,
@@ -155,6 +161,9 @@ struct Sent {
 /// A question of the machine's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum MoveQuestion {
+    /// The libraries of functions at home, and one of them for a destination.
+    Libraries,
+    Load,
     /// Everything that was asked before on its connection has been answered.
     Drain(usize),
     Count,
@@ -180,6 +189,10 @@ pub struct Migration {
     phase: MigrationPhase,
     departures: Option<Arc<dyn Departures>>,
     unconnected: Vec<ShimId>,
+    /// An earlier process may have begun.
+    again: bool,
+    recorded: bool,
+    libraries: Libraries,
     home: MigrationServer,
     destinations: BTreeMap<ShimId, MigrationServer>,
     /// Commands on connections of their own, at home.
@@ -233,6 +246,9 @@ impl Migration {
             phase: MigrationPhase::Idle,
             departures: None,
             unconnected: Vec::new(),
+            again: false,
+            recorded: false,
+            libraries: Libraries::default(),
             home: MigrationServer::default(),
             destinations: BTreeMap::new(),
             apart: BTreeMap::new(),
@@ -298,7 +314,8 @@ impl Migration {
             Input::Destination { shim, event } => {
                 self.server_event(step, MigrationPlace::Destination(shim), event);
             }
-            Input::Begin { departures, destinations } => self.begin(departures, destinations),
+            Input::Begin { departures, destinations, again } => self.begin(departures, destinations, again),
+            Input::Recorded => self.recorded = true,
             Input::Close => {
                 if self.phase == MigrationPhase::Moved {
                     self.phase = MigrationPhase::Closing;
@@ -312,7 +329,7 @@ impl Migration {
         self.advance(step);
     }
 
-    fn begin(&mut self, departures: Arc<dyn Departures>, destinations: Vec<ShimId>) {
+    fn begin(&mut self, departures: Arc<dyn Departures>, destinations: Vec<ShimId>, again: bool) {
         if self.phase != MigrationPhase::Idle {
             return;
         }
@@ -320,6 +337,7 @@ impl Migration {
         self.departures = Some(departures);
         self.progress = MigrationProgress::default();
         self.unconnected = destinations;
+        (self.again, self.recorded, self.libraries) = (again, false, Libraries::default());
     }
 
     /// Only who has the home may displace others at the destinations.
@@ -332,11 +350,12 @@ impl Migration {
 
     /// From one phase to the next as soon as it is over.
     fn advance(&mut self, step: &mut MigrationStep<'_>) {
-        if self.home.is_up() {
+        if self.home.is_up() && self.recorded {
             self.connect(step);
         }
-        let reached = self.home.is_up() && self.destinations.values().all(MigrationServer::is_up);
-        if self.phase == MigrationPhase::Connecting && reached {
+        let reached =
+            self.recorded && self.home.is_up() && self.destinations.values().all(MigrationServer::is_up);
+        if self.phase == MigrationPhase::Connecting && reached && self.has_loaded(step) {
             self.drain(step);
         }
         if self.phase == MigrationPhase::Draining && self.is_drained() {

@@ -47,7 +47,7 @@ impl Migration {
             Lane::Watching { number, .. } => Some(self.watching(number)),
             _ => None,
         };
-        let named = (self.phase != MigrationPhase::Idle).then(|| self.named(&store)).flatten();
+        let named = self.divides_or_may().then(|| self.named(&store)).flatten();
         let Some(named) = named else {
             let place = watching.flatten().unwrap_or(MigrationPlace::Home);
             return match store.lane {

@@ -146,6 +146,8 @@ impl Migration {
             // What was granted of its keys may not be what it has.
             self.other_data |= place != MigrationPlace::Home;
             self.is_void = true;
+            // Somebody else may have had the home meanwhile.
+            self.again |= self.phase == MigrationPhase::Connecting;
         }
         if place == MigrationPlace::Home || is_other {
             self.tell_up(
@@ -173,6 +175,15 @@ impl Migration {
     /// Whether commands may be carried out elsewhere than at home.
     pub(super) fn divides(&self) -> bool {
         !matches!(self.phase, MigrationPhase::Idle | MigrationPhase::Connecting | MigrationPhase::Draining)
+    }
+
+    /// Whether what leaves may be elsewhere, or is about to be.
+    pub(super) fn divides_or_may(&self) -> bool {
+        match self.phase {
+            MigrationPhase::Idle => false,
+            MigrationPhase::Connecting => self.again,
+            _ => true,
+        }
     }
 
     pub(super) fn ask(

@@ -81,9 +81,11 @@ impl World {
 
     fn begin(&mut self) {
         let destinations = vec![TO, ELSEWHERE];
-        self.step(Input::Begin { departures: Arc::new(ByLetter), destinations });
+        self.step(Input::Begin { departures: Arc::new(ByLetter), destinations, again: false });
+        self.step(Input::Recorded);
         self.there(up(70));
         self.step(Input::Destination { shim: ELSEWHERE, event: up(71) });
+        self.answer(HOME, "FUNCTION LIST WITHCODE", "*0");
     }
 
     fn drained(&mut self) {
@@ -402,16 +404,52 @@ fn a_destination_that_comes_back_voids_what_was_granted() {
     );
 }
 
+/// A destination that cannot be reached, or does not take what functions there are, costs nothing before anything has moved.
+#[test]
+fn nothing_waits_before_the_first_process_moves_and_functions_come_first() {
+    const LIST: &str = "FUNCTION LIST WITHCODE";
+    let mut world = World::new();
+    let destinations = vec![TO];
+    world.step(Input::Begin { departures: Arc::new(ByLetter), destinations, again: false });
+    world.step(Input::Recorded);
+    world.store(1, SHARED, &["INCR m"]);
+    world.answer(HOME, "INCR m", ":1");
+    world.there(up(70));
+    let library = |name: &str| {
+        let fields = ["library_name", name, "functions", "none", "library_code", "#!lua"];
+        let fields: Vec<String> =
+            fields.iter().map(|field| format!("${}\r\n{field}\r\n", field.len())).collect();
+        format!("*6\r\n{}", fields.concat())
+    };
+    let libraries = format!("*2\r\n{}{}", library("distcache"), library("own"));
+    world.answer(HOME, LIST, libraries.trim_end());
+    world.answer(THERE, "FUNCTION LOAD #!lua", "-OOM command not allowed");
+    assert!(world.machine.progress().reason.expect("a reason").contains("FUNCTION LOAD"));
+    world.store(2, SHARED, &["INCR m"]);
+    world.answer(HOME, "INCR m", ":2");
+    world.now = Time(2_000_000);
+    world.step(Input::Tick);
+    world.step(Input::Tick);
+    world.answer(HOME, LIST, libraries.trim_end());
+    world.answer(THERE, "FUNCTION LOAD #!lua", "-ERR Library 'own' already exists");
+    assert!(world.asked.iter().all(|(_, _, text)| text == "PING"), "{:?}", world.asked);
+    world.drained();
+    assert_eq!(world.machine.phase(), MigrationPhase::Moving);
+}
+
 /// The process before may have moved it.
 #[test]
 fn what_leaves_is_not_asked_for_before_its_destination_is_reached() {
     let mut world = World::new();
-    world.step(Input::Begin { departures: Arc::new(ByLetter), destinations: vec![TO] });
+    let destinations = vec![TO];
+    world.step(Input::Begin { departures: Arc::new(ByLetter), destinations, again: true });
+    world.step(Input::Recorded);
     world.store(1, SHARED, &["GET s"]);
     world.store(2, SHARED, &["INCR m"]);
     world.answer(HOME, "GET s", "$1");
     assert!(world.asked.is_empty(), "{:?}", world.asked);
     world.there(up(70));
+    world.answer(HOME, "FUNCTION LIST WITHCODE", "*0");
     world.drained();
     world.answer(HOME, "PTTL m; DUMP m", ":-2; $-1");
     world.answer(THERE, "INCR m", ":7");

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 use wire::resp::{Command, Value};
 
+use super::libraries::Libraries;
 use super::moving_key::{MoveStage, MovingKey};
 use super::servers::MigrationPlace;
 use super::{Migration, MigrationPhase, MigrationStep, MoveQuestion};
@@ -83,6 +84,8 @@ impl Migration {
         replies: &[Bytes],
     ) {
         match question {
+            MoveQuestion::Libraries => self.listed(step, replies),
+            MoveQuestion::Load => self.loaded(step.now, replies),
             MoveQuestion::Drain(number) => _ = self.drains.remove(&number),
             MoveQuestion::Count => self.counted(replies),
             MoveQuestion::Scan(round) => self.scanned(step, round, replies),
@@ -101,6 +104,7 @@ impl Migration {
             // What was asked before it on its connection is lost as well, and is fenced.
             MoveQuestion::Drain(number) => _ = self.drains.remove(&number),
             MoveQuestion::Count | MoveQuestion::Scan(_) => self.restart_scan(),
+            MoveQuestion::Libraries | MoveQuestion::Load => self.libraries = Libraries::default(),
             MoveQuestion::Unwatch => {}
             MoveQuestion::Dump(key)
             | MoveQuestion::Restore(key)

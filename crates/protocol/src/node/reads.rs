@@ -79,6 +79,11 @@ impl Node {
         }
         self.statistics.misses += 1;
         object.hits = object.hits.saturating_add(1);
+        if object.shim != self.placement.shim(&read.key) && object.is_idle() {
+            // What its shim has called back comes again from the one that has the key now.
+            self.evict(step, &read.key);
+            return self.serve_unknown(step, waiter, read, behind);
+        }
         if !object.admits(read.view) {
             return self.serve_unknown(step, waiter, read, behind);
         }
@@ -219,7 +224,8 @@ impl Node {
         let Some(object) = self.objects.get_mut(&key) else { return };
         let link = &mut self.links[usize::from(object.shim.0)];
         let shim = object.shim;
-        let (Some(session), true) = (link.session.id(), link.is_asked()) else {
+        let is_its = shim == self.placement.shim(&key);
+        let (Some(session), true) = (link.session.id(), link.is_asked() && is_its) else {
             for waiter in waiters {
                 self.forward(step, waiter, waiter.read(key.clone(), view, command.clone()));
             }

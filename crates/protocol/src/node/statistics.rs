@@ -115,7 +115,8 @@ impl Node {
     /// Shims whose keys this node cannot serve now.
     pub fn shims_missing(&self) -> impl Iterator<Item = ShimId> + '_ {
         let missing = self.links.iter().enumerate().filter(|(_, link)| !link.linked);
-        missing.map(|(index, _)| ShimId(index as u16))
+        let missing = missing.map(|(index, _)| ShimId(index as u16));
+        missing.filter(|shim| self.placement.may_have_keys(*shim))
     }
 
     pub fn leases(&self, now: Time) -> Vec<LeaseStatus> {

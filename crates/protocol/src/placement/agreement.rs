@@ -21,6 +21,9 @@ pub struct Agreement {
     /// servers' names, weights and slots.
     /// Who does not know the secret learns nothing from it.
     pub digest: u64,
+    /// Number and digest of the shims after, or before, a change of them that is under way: whoever names these is agreed with,
+    /// too. Not told.
+    pub also: Option<(u16, u64)>,
 }
 
 macro_rules! words {
@@ -126,15 +129,18 @@ impl Agreement {
         secret: &Secret,
         mode: AgreedMode,
         sharding: &Sharding,
-        names: impl ExactSizeIterator<Item = &'a str>,
+        names: impl Iterator<Item = &'a str>,
     ) -> Agreement {
-        let shims = names.len() as u16;
+        let mut shims = 0;
         let mut hasher = SipHasher24::new_with_key(&secret.derive(b"agreement"));
         let mut text = |text: &str| {
             hasher.write_u64(text.len() as u64);
             hasher.write(text.as_bytes());
         };
-        names.for_each(&mut text);
+        for name in names {
+            text(name);
+            shims += 1;
+        }
         let sharding = match sharding {
             Sharding::Ring => AgreedSharding::Ring,
             Sharding::Slots => AgreedSharding::Slots,
@@ -147,7 +153,12 @@ impl Agreement {
                 AgreedSharding::of(pool.distribution)
             }
         };
-        Agreement { mode, sharding, shims, digest: hasher.finish() }
+        Agreement { mode, sharding, shims, digest: hasher.finish(), also: None }
+    }
+
+    /// Agrees with those who have the shims of `other` as well.
+    pub fn or(self, other: &Agreement) -> Agreement {
+        Agreement { also: Some((other.shims, other.digest)), ..self }
     }
 
     /// The first thing in which the two differ.
@@ -158,6 +169,9 @@ impl Agreement {
         }
         if self.sharding != theirs.sharding {
             return Some(Disagreement::Sharding(words(self.sharding.word(), theirs.sharding.word())));
+        }
+        if self.also == Some((theirs.shims, theirs.digest)) {
+            return None;
         }
         if self.shims != theirs.shims {
             return Some(Disagreement::Shims(Sides { own: self.shims, theirs: theirs.shims }));
@@ -225,6 +239,17 @@ mod tests {
         ] {
             assert_eq!(own.difference(&of(&other)), Some(Disagreement::Names), "{other:?}");
         }
+    }
+
+    #[test]
+    fn while_shims_change_either_list_will_do() {
+        let own = |names: &[&str]| agreement(AgreedMode::Strict, &Sharding::Ring, names);
+        let (before, after) = (own(&["a", "b"]), own(&["a", "b", "c"]));
+        let changing = before.or(&after);
+        assert_eq!((changing.difference(&before), changing.difference(&after)), (None, None));
+        assert!(before.difference(&after).is_some() && changing.difference(&own(&["a", "c"])).is_some());
+        let other = agreement(AgreedMode::Bounded, &Sharding::Ring, &["a", "b", "c"]);
+        assert!(matches!(changing.difference(&other), Some(Disagreement::Mode(_))));
     }
 
     #[test]

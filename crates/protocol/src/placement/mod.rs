@@ -192,6 +192,29 @@ impl Placement {
         (before == from && after != from).then_some(after)
     }
 
+    /// The shims before servers that may hold keys, in their order.
+    pub fn shims_with_keys(&self) -> impl Iterator<Item = ShimId> + '_ {
+        self.map.shims.iter().filter(|shim| shim.state != ShimState::Absent).map(|shim| shim.id)
+    }
+
+    /// Whether the shim's server may hold keys.
+    pub fn may_have_keys(&self, shim: ShimId) -> bool {
+        self.map.shims.get(usize::from(shim.0)).is_some_and(|shim| shim.state != ShimState::Absent)
+    }
+
+    /// The shim where commands without keys are carried out that need one server, whichever it is.
+    pub fn first_shim(&self) -> ShimId {
+        self.shims_with_keys().next().expect("a map without owners is refused")
+    }
+
+    /// Whether every key has the same shim as in another map of the cluster, now and at the other end of its way.
+    pub fn divides_keys_as(&self, other: &Placement) -> bool {
+        let parts = |placement: &Placement| -> Vec<_> {
+            placement.map.shims.iter().map(|shim| (shim.state, shim.relocation)).collect()
+        };
+        parts(self) == parts(other)
+    }
+
     /// Whether keys are divided anew.
     pub fn is_changing(&self) -> bool {
         matches!(self.shards, Shards::Changing(_))

@@ -106,7 +106,10 @@ impl Router {
 
     /// Shims whose keys this router cannot reach now.
     pub fn shims_missing(&self) -> impl Iterator<Item = wire::ShimId> + '_ {
-        self.flow.members().missing_shims()
+        let has_keys = |shim: &wire::ShimId| {
+            self.flow.placement().is_none_or(|placement| placement.may_have_keys(*shim))
+        };
+        self.flow.members().missing_shims().filter(has_keys)
     }
 
     /// Requests in flight to nodes and shims.

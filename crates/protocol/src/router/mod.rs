@@ -242,7 +242,13 @@ fn take_member(front: &mut Front, desk: &mut Desk<'_>, input: Input) {
                 front.all_changed(desk, shim);
             }
         }
-        Input::Map(placement) => desk.flow.take_map(&mut desk.step, placement),
+        Input::Map(placement) => {
+            let before = desk.flow.placement().cloned();
+            desk.flow.take_map(&mut desk.step, placement);
+            if let Some(before) = before {
+                front.subscribe_elsewhere(desk, &before);
+            }
+        }
         _ => {}
     }
 }

@@ -13,6 +13,11 @@ pub(crate) fn error(text: &str) -> Bytes {
     out.into()
 }
 
+/// SCAN of what has nothing more.
+pub(crate) fn scan_end() -> Bytes {
+    Bytes::from_static(b"*2\r\n$1\r\n0\r\n*0\r\n")
+}
+
 pub(crate) fn integer(number: i64) -> Bytes {
     let mut out = Vec::new();
     reply::integer(number, &mut out);

@@ -55,7 +55,10 @@ impl Shards {
             }
             StorageEvent::Note { .. } => step.report(event),
             // Servers are left for good, and not handed over; keys move as the servers have it.
-            StorageEvent::Left | StorageEvent::Migrated | StorageEvent::MigrationEnded => {}
+            StorageEvent::Left
+            | StorageEvent::Marked
+            | StorageEvent::Migrated
+            | StorageEvent::MigrationEnded => {}
             StorageEvent::Unsubscribed => {
                 server.listens = false;
                 step.report(event);

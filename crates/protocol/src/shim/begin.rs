@@ -85,7 +85,7 @@ impl Shim {
             // A process that has just started knows nothing yet.
             return self.storage_heard || !self.waiting.limits().waits();
         }
-        if self.holds_reads(now) {
+        if self.holds_reads(now) || self.is_behind() {
             return false;
         }
         if !self.waiting.limits().waits() {

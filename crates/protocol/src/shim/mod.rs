@@ -180,10 +180,13 @@ pub enum Effect {
     },
     /// Nothing is under way, and nothing can be granted any more.
     HandOver,
-    /// Keys leave for the storage of these shims: storage moves them, and carries out commands where each is.
+    /// Keys leave for the storage of these shims: storage moves them, and carries out commands where each is. Without any, none leaves
+    /// here, and storage only keeps on record that keys are divided anew.
     Migrate {
         keys: DepartingKeys,
         destinations: Vec<ShimId>,
+        /// An earlier process may have begun with it.
+        again: bool,
     },
     /// No command for these keys follows.
     EndMigration,
@@ -298,7 +301,7 @@ impl Shim {
             holders,
             linked: BTreeSet::new(),
             departure: handover::Departure::default(),
-            resharding: resharding::Resharding::default(),
+            resharding: resharding::Resharding::new(&placement),
             sessions_opened: 0,
             sequence: 0,
             keys: KeyMap::default(),

@@ -177,6 +177,11 @@ impl KeyState {
         self.queue.is_empty() && self.writes_sent == 0 && self.blocked == 0 && !self.quarantined
     }
 
+    /// Whether a command is under way, or a copy can be served.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.is_quiet() || self.sent > 0 || self.directory.has_copies()
+    }
+
     pub(super) fn is_idle(&self) -> bool {
         self.is_quiet() && self.sent == 0 && self.directory.entries.is_empty()
     }

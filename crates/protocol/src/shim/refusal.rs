@@ -34,6 +34,8 @@ impl Refusal {
 }
 
 const FOREIGN: &str = "-ERR DistCache: this shim does not own the key; the cluster map may have changed\r\n";
+const BEHIND: &str = "-BUSY DistCache: keys of this storage server have been divided anew, and this shim has not heard from a controller how \
+                      far that is; the command was not executed, try again in a moment\r\n";
 const RESHARDING: &str = "-ERR DistCache: the command concerns all keys, and some are on their way to other storage servers; \
                           try again once `distcache storage status` says that none is\r\n";
 const QUEUE: &str = "-BUSY DistCache: too many commands wait for this storage server; the command was not executed, \
@@ -54,6 +56,10 @@ impl Shim {
             self.statistics.refused += 1;
             let value = format!("-ERR DistCache: storage cannot be reached: {reason}\r\n").into();
             return Some(Refusal { status: Status::Error, value });
+        }
+        if self.is_behind() {
+            self.statistics.refused += 1;
+            return Some(Refusal::busy(BEHIND));
         }
         if !key.bytes.is_empty() && self.placement.custody(self.config.id, key) != Custody::Own {
             self.statistics.refused += 1;

@@ -81,6 +81,8 @@ impl Shim {
             // People read it.
             StorageEvent::Note { .. } => {}
             StorageEvent::Left => self.left(step),
+            // Whoever has asked for it has heard of it.
+            StorageEvent::Marked => {}
             StorageEvent::Migrated => self.migrated(step),
             StorageEvent::MigrationEnded => self.migration_ended(),
             StorageEvent::Published(push) => self.published(step, &push),

@@ -14,12 +14,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wire::{Key, Message, Peer, Relocation, ShimId};
+use wire::{Key, Message, Peer, Relocation, ShimId, ShimMember};
 
 use super::begin::number;
 use super::purge::Requester;
 use super::step::ShimStep;
-use super::{Effect, Shim};
+use super::{Effect, Shim, StorageState};
 use crate::migration::Departures;
 use crate::placement::{Custody, Placement};
 use crate::time::Time;
@@ -68,8 +68,19 @@ impl Departures for DepartingKeys {
 pub(super) struct Resharding {
     phase: ReshardingPhase,
     looked: Time,
+    /// The storage's incarnation when the controllers said last that nothing is divided anew.
+    settled_in: Option<u64>,
+    /// Which shims have keys in the map that the process has begun with.
+    owners_first: Vec<bool>,
     /// Requests for keys that are still another shim's.
     early: VecDeque<(Time, Peer, Message)>,
+}
+
+impl Resharding {
+    pub(super) fn new(placement: &Placement) -> Resharding {
+        let owners_first = placement.map().shims.iter().map(ShimMember::is_owner).collect();
+        Resharding { owners_first, ..Resharding::default() }
+    }
 }
 
 impl Shim {
@@ -78,20 +89,39 @@ impl Shim {
         self.resharding.phase
     }
 
+    /// Whether its storage knows of a map that it has not heard of: it may not have keys any more that it would serve.
+    pub(super) fn is_behind(&self) -> bool {
+        let StorageState::Up { traits } = &self.storage else { return false };
+        if !traits.divided {
+            return false;
+        }
+        let own = &self.placement.map().shims[usize::from(self.config.id.0)];
+        let owners = || self.placement.map().shims.iter().map(ShimMember::is_owner);
+        let changes = self.placement.is_changing();
+        let begun = changes || !owners().eq(self.resharding.owners_first.iter().copied());
+        !begun || traits.keys_left && changes && own.relocation < Relocation::Closing
+    }
+
     /// Acts on a new map.
     pub(super) fn reshard(&mut self, step: &mut ShimStep<'_>) {
         let shim = self.config.id;
         let destinations = self.placement.destinations(shim);
         let relocation = self.placement.map().shims[usize::from(shim.0)].relocation;
         match self.resharding.phase {
-            _ if destinations.is_empty() => self.resharding.phase = ReshardingPhase::Settled,
+            _ if destinations.is_empty() => {
+                self.resharding.phase = ReshardingPhase::Settled;
+                match self.placement.is_changing() {
+                    true => self.migrate(step, destinations),
+                    false => self.resharding.settled_in = self.incarnation,
+                }
+            }
             ReshardingPhase::Settled if relocation == Relocation::Gone => {
                 self.resharding.phase = ReshardingPhase::Ended;
             }
             ReshardingPhase::Settled => {
                 self.resharding.phase = ReshardingPhase::Moving;
-                let keys = DepartingKeys { placement: Arc::clone(&self.placement), shim };
-                step.effects.push(Effect::Migrate { keys, destinations });
+                self.untrack_what_leaves(step);
+                self.migrate(step, destinations);
             }
             ReshardingPhase::Moved => self.recall_moved(step),
             _ => {}
@@ -99,6 +129,14 @@ impl Shim {
         for (_, from, message) in std::mem::take(&mut self.resharding.early) {
             self.arrives(step, from, message);
         }
+    }
+
+    /// Nobody has begun with it before, if nothing was divided anew once this incarnation had the storage.
+    fn migrate(&self, step: &mut ShimStep<'_>, destinations: Vec<ShimId>) {
+        let keys = DepartingKeys { placement: Arc::clone(&self.placement), shim: self.config.id };
+        let settled_in = self.resharding.settled_in;
+        let again = settled_in.is_none() || settled_in != self.incarnation;
+        step.effects.push(Effect::Migrate { keys, destinations, again });
     }
 
     /// Nothing that leaves is at its old server any more.
@@ -131,7 +169,19 @@ impl Shim {
     pub(super) fn migration_ended(&mut self) {
         if self.resharding.phase == ReshardingPhase::Ending {
             self.resharding.phase = ReshardingPhase::Ended;
+            self.forget_moved();
         }
+    }
+
+    /// What nodes still have of them was called back, and they ask for it elsewhere.
+    fn forget_moved(&mut self) {
+        let (placement, shim) = (&self.placement, self.config.id);
+        let copies = &mut self.statistics.copies;
+        self.keys.retain(|key, state| {
+            let is_moved = placement.departure(shim, &key.bytes).is_some();
+            *copies -= if is_moved { state.directory.entries.len() as u64 } else { 0 };
+            !is_moved
+        });
     }
 
     pub(super) fn tick_resharding(&mut self, step: &mut ShimStep<'_>) {
@@ -140,7 +190,7 @@ impl Shim {
             self.resharding.looked = step.now;
             let leaves = |key: &Key| self.placement.departure(self.config.id, &key.bytes).is_some();
             // What was begun before may have written since.
-            if !self.keys.keys().any(leaves) {
+            if !self.keys.iter().any(|(key, state)| state.is_busy() && leaves(key)) {
                 step.effects.push(Effect::EndMigration);
             }
         }

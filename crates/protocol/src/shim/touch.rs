@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::step::ShimStep;
 use super::{Purpose, Shim};
+use crate::placement::Custody;
 use crate::storage::Lane;
 
 /// How often storage is told that the cached keys are in use (design, section 6: storage that evicts).
@@ -29,6 +30,10 @@ impl Shim {
         };
         for _ in 0..keys_count {
             let Some(key) = self.touching.pop() else { break };
+            // It may have become another shim's since.
+            if self.placement.custody(self.config.id, &key) != Custody::Own {
+                continue;
+            }
             self.touch_last = step.now;
             let command = self.frame(b"*2\r\n$5\r\nTOUCH\r\n", &key.bytes);
             let (reach, lane) = (self.reach(&key), Lane::Shared { resp3: false });

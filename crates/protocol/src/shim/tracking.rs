@@ -162,7 +162,8 @@ impl Shim {
     /// The next change of the key is the router's to hear. What nobody would report has changed for all that is known.
     pub(super) fn track(&mut self, step: &mut ShimStep<'_>, router: RouterId, track: Track) {
         let Track { key } = track;
-        if !self.feed.is_open() || !self.tracking.followers.contains_key(&router) {
+        let leaves = self.placement.departure(self.config.id, &key.bytes).is_some();
+        if leaves || !self.feed.is_open() || !self.tracking.followers.contains_key(&router) {
             return self.tell(step, router, None, &[key.bytes]);
         }
         self.tracking.serial += 1;
@@ -178,6 +179,23 @@ impl Shim {
         self.forget_oldest(step);
     }
 
+    /// Keys leave: what becomes of them at other servers is not reported here.
+    pub(super) fn untrack_what_leaves(&mut self, step: &mut ShimStep<'_>) {
+        let leaves = |key: &&Key| self.placement.departure(self.config.id, &key.bytes).is_some();
+        let mut left: Vec<Key> = self.tracking.interests.keys().filter(leaves).cloned().collect();
+        left.sort_unstable_by_key(|key| key.digest);
+        for key in left {
+            self.tell_interested(step, &key);
+        }
+    }
+
+    fn tell_interested(&mut self, step: &mut ShimStep<'_>, key: &Key) {
+        let routers = self.tracking.interests.remove(key).map(|interest| interest.routers);
+        for router in routers.unwrap_or_default() {
+            self.tell(step, router, None, std::slice::from_ref(&key.bytes));
+        }
+    }
+
     fn forget_oldest(&mut self, step: &mut ShimStep<'_>) {
         let tracked_max = self.config.tracked_max;
         // Entries of keys that were told of or tracked again are passed over; they are as many as the others at most.
@@ -188,10 +206,7 @@ impl Shim {
             if !current {
                 continue;
             }
-            let routers = self.tracking.interests.remove(&key).map(|interest| interest.routers);
-            for router in routers.unwrap_or_default() {
-                self.tell(step, router, None, std::slice::from_ref(&key.bytes));
-            }
+            self.tell_interested(step, &key);
         }
     }
 

@@ -16,6 +16,9 @@ pub struct MarkedPart {
     pub shims: Vec<String>,
     /// The shim that has the server, or the server.
     pub shim: String,
+    /// The names of all shims once keys have been divided anew, while that is under way; none otherwise. What stands at the server
+    /// is the one list or the other.
+    pub next: Vec<String>,
 }
 
 impl MarkedPart {
@@ -24,7 +27,7 @@ impl MarkedPart {
     pub(in crate::storage) fn difference(&self, found: &MarkedPart, storage: &str) -> Option<String> {
         let list = |names: &[String]| names.join(", ");
         match () {
-            () if self.shims.len() == 1 && found.shims.len() == 1 => None,
+            () if self.shims.len() == 1 && found.shims.len() == 1 && self.next.is_empty() => None,
             () if self.id != found.id && (self.is_of_pool() || found.is_of_pool()) => Some(format!(
                 "{storage} holds keys of cluster {:?} with another [placement]: {}, and it is {} now",
                 found.cluster,
@@ -34,6 +37,7 @@ impl MarkedPart {
             () if self.id != found.id => {
                 Some(format!("{storage} holds keys of cluster {:?} with another secret", found.cluster))
             }
+            () if self.is_next(found) => None,
             () if self.shims != found.shims && self.is_of_pool() => Some(format!(
                 "{storage} was filled as one of the servers {}, and they are {} now",
                 list(&found.shims),
@@ -50,6 +54,11 @@ impl MarkedPart {
             )),
             () => None,
         }
+    }
+
+    /// Whether `found` is of after keys have been divided anew.
+    pub(in crate::storage) fn is_next(&self, found: &MarkedPart) -> bool {
+        !self.next.is_empty() && self.next == found.shims && self.shim == found.shim && self.id == found.id
     }
 
     fn is_of_pool(&self) -> bool {
@@ -78,6 +87,7 @@ impl MarkedPart {
             cluster: unescaped(cluster),
             shims: line("shims")?.split(' ').map(unescaped).collect(),
             shim: unescaped(line("shim")?),
+            next: Vec::new(),
         })
     }
 }

@@ -141,6 +141,8 @@ pub enum StorageEvent {
     Fenced,
     /// What was handed over is another process' to take.
     Left,
+    /// It is on record at the server that keys leave, or that they have left, as it was asked for.
+    Marked,
     /// No key that leaves is here any more; and that nothing of them is asked elsewhere either.
     Migrated,
     MigrationEnded,
@@ -172,6 +174,9 @@ pub struct StorageTraits {
     /// A read on a shared connection behind CLIENT CACHING YES is tracked while the read feed is open: the next change of its
     /// key is reported there, but for one by a command on the same connection.
     pub tracks_reads: bool,
+    /// It is on record there that keys have been divided anew, or are being; and that those that leave have left.
+    pub divided: bool,
+    pub keys_left: bool,
     /// It reports no changes, as nobody but its shim makes any: clients cannot keep what they read there.
     pub reports_no_changes: bool,
 }

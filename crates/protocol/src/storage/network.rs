@@ -53,13 +53,18 @@ pub enum StorageInput {
     },
     /// Every few milliseconds, and whenever somebody has woken the driver, as threads of the storage do.
     Tick,
-    /// Keys leave for the storage of these shims from now on. It is said again whenever the shim learns of it.
+    /// Keys leave for the storage of these shims from now on, once that is on record. `again`: an earlier process may have begun.
     Migrate {
         departures: Arc<dyn Departures>,
         destinations: Vec<ShimId>,
+        again: bool,
     },
     /// No command for a key that leaves comes any more. `MigrationEnded` follows once none is under way.
     EndMigration,
+    /// Puts on record at the server that keys leave, or that they have left; `Marked` follows, at a server that takes marks.
+    Record {
+        left: bool,
+    },
     /// Another process that may be the shim is gone, as far as is known, or only says that it is not the shim.
     Vacant {
         gone: bool,

@@ -59,7 +59,10 @@ impl Backend for RedisCluster {
                 self.step_servers(step, &input);
                 self.inputs.push_back(Input::Tick);
             }
-            StorageInput::Vacant { .. } | StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
+            StorageInput::Vacant { .. }
+            | StorageInput::Record { .. }
+            | StorageInput::Migrate { .. }
+            | StorageInput::EndMigration => {}
             StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => {
                 self.step_servers(step, &input);

@@ -16,6 +16,10 @@ use crate::time::Time;
 /// The connections by which keys are brought to another shim's server.
 pub type Guests = Box<dyn Fn(ShimId) -> Box<dyn Backend> + Send>;
 
+/// Why nothing moves yet.
+const UNMARKED: &str = "the server has not kept on record yet that its keys are being divided (FUNCTION LOAD, for which it takes \
+                        Redis 7 or Valkey, and +function for the storage user)";
+
 pub struct RedisMigration {
     home: Box<dyn Backend>,
     guests: BTreeMap<ShimId, Box<dyn Backend>>,
@@ -25,6 +29,18 @@ pub struct RedisMigration {
     inputs: VecDeque<Input>,
     effects: Vec<Effect>,
     heard: Vec<StorageEvent>,
+    /// Nothing leaves before that is on record.
+    waits: bool,
+    /// It is to be put on record now.
+    marks: bool,
+    /// The incarnation of its home for which it was.
+    marked: Option<u64>,
+    /// That its home is up, until it is on record there.
+    held_up: Option<StorageEvent>,
+    /// It is over once that is on record.
+    ends: bool,
+    /// The server was on record to be divided before this process wanted it.
+    was_divided: bool,
 }
 
 impl Backend for RedisMigration {
@@ -47,9 +63,15 @@ impl Backend for RedisMigration {
             StorageInput::Release { number, clean } => {
                 self.inputs.push_back(Input::Release { number, clean });
             }
-            StorageInput::Migrate { departures, destinations } => {
-                self.inputs.push_back(Input::Begin { departures, destinations });
+            StorageInput::Migrate { departures, destinations, again } => {
+                if !destinations.is_empty() {
+                    let again = again || self.was_divided || !self.home.is_up();
+                    self.inputs.push_back(Input::Begin { departures, destinations, again });
+                    self.waits = true;
+                }
+                self.marks = true;
             }
+            StorageInput::Record { .. } => self.step_home(step, input),
             StorageInput::EndMigration => self.inputs.push_back(Input::Close),
             StorageInput::Connected(connection)
             | StorageInput::Data { connection, .. }
@@ -101,6 +123,14 @@ impl Backend for RedisMigration {
     }
 
     fn migration(&self) -> Option<MigrationProgress> {
+        if self.waits {
+            let reason = Some(UNMARKED.to_owned());
+            return Some(MigrationProgress {
+                phase: MigrationPhase::Connecting,
+                reason,
+                ..Default::default()
+            });
+        }
         let refused = self.guests.values().find_map(|guest| guest.refusal());
         (!self.is_idle()).then(|| {
             let progress = self.migration.progress();
@@ -119,6 +149,12 @@ impl RedisMigration {
             inputs: VecDeque::new(),
             effects: Vec::new(),
             heard: Vec::new(),
+            waits: false,
+            marks: false,
+            marked: None,
+            held_up: None,
+            ends: false,
+            was_divided: false,
         }
     }
 
@@ -128,13 +164,44 @@ impl RedisMigration {
 
     fn step_home(&mut self, step: &mut StorageStep<'_>, input: StorageInput) {
         self.home.step(step.now, input, step.network, &mut self.heard);
-        for event in self.heard.drain(..) {
+        for event in std::mem::take(&mut self.heard) {
+            let Some(event) = self.on_record(step, event) else { continue };
             if self.inputs.is_empty() && !self.migration.is_concerned(&event) {
                 step.events.push(event);
             } else {
                 self.inputs.push_back(Input::Home(event));
             }
         }
+    }
+
+    /// Nothing moves before it is on record at home, also at one that has come back, perhaps without the record; and nobody else has
+    /// what has left before that is. Gives back what is for others, too.
+    fn on_record(&mut self, step: &mut StorageStep<'_>, event: StorageEvent) -> Option<StorageEvent> {
+        match event {
+            StorageEvent::Marked => {
+                if std::mem::take(&mut self.waits) {
+                    self.inputs.push_back(Input::Recorded);
+                }
+                if std::mem::take(&mut self.ends) {
+                    step.events.push(StorageEvent::MigrationEnded);
+                }
+                return self.held_up.take();
+            }
+            StorageEvent::Up { incarnation, traits, .. } => {
+                if self.is_idle() {
+                    self.was_divided = traits.divided;
+                }
+                let is_new = self.marked.replace(incarnation) != Some(incarnation);
+                self.marks |= self.waits || is_new && !self.is_idle();
+                if is_new && !self.is_idle() {
+                    self.held_up = Some(event);
+                    return None;
+                }
+            }
+            StorageEvent::Down { .. } => self.held_up = None,
+            _ => {}
+        }
+        Some(event)
     }
 
     fn step_guest(&mut self, step: &mut StorageStep<'_>, shim: ShimId, input: StorageInput) {
@@ -152,7 +219,11 @@ impl RedisMigration {
 
     /// Until nothing more follows from anything.
     fn carry_on(&mut self, step: &mut StorageStep<'_>) {
-        while let Some(input) = self.inputs.pop_front() {
+        loop {
+            if std::mem::take(&mut self.marks) {
+                self.step_home(step, StorageInput::Record { left: false });
+            }
+            let Some(input) = self.inputs.pop_front() else { return };
             self.migration.step(step.now, input, &mut self.effects);
             for effect in std::mem::take(&mut self.effects) {
                 self.carry_out(step, effect);
@@ -162,6 +233,10 @@ impl RedisMigration {
 
     fn carry_out(&mut self, step: &mut StorageStep<'_>, effect: Effect) {
         let (place, input) = match effect {
+            Effect::Report(StorageEvent::MigrationEnded) => {
+                self.ends = true;
+                return self.step_home(step, StorageInput::Record { left: true });
+            }
             Effect::Report(event) => return step.events.push(event),
             Effect::Connect { shim } => {
                 self.guests.insert(shim, (self.open)(shim));

@@ -800,7 +800,9 @@ fn label(parcel: &Parcel) -> String {
         Parcel::Answer(StorageEvent::Moving(_)) => "storage>s0 moving".into(),
         Parcel::Answer(StorageEvent::Fenced) => "storage>s0 fenced".into(),
         Parcel::Answer(StorageEvent::Left) => "storage>s0 left".into(),
-        Parcel::Answer(StorageEvent::Migrated | StorageEvent::MigrationEnded) => panic!("nothing leaves"),
+        Parcel::Answer(StorageEvent::Marked | StorageEvent::Migrated | StorageEvent::MigrationEnded) => {
+            panic!("nothing leaves")
+        }
         Parcel::Answer(StorageEvent::ForeignWrites { count, .. }) => {
             format!("storage>s0 {count} foreign writes")
         }

@@ -5,7 +5,7 @@ use protocol::placement::agreement::{AgreedMode, AgreedSharding, Agreement};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 pub(super) fn serialize<S: Serializer>(agreement: &Agreement, serializer: S) -> Result<S::Ok, S::Error> {
-    let Agreement { mode, sharding, shims, digest } = agreement;
+    let Agreement { mode, sharding, shims, digest, also: _ } = agreement;
     (mode.number(), sharding.number(), shims, digest).serialize(serializer)
 }
 
@@ -14,5 +14,5 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
     let mode = AgreedMode::of_number(mode).ok_or_else(|| de::Error::custom("no such mode"))?;
     let sharding =
         AgreedSharding::of_number(sharding).ok_or_else(|| de::Error::custom("no such way to divide keys"))?;
-    Ok(Agreement { mode, sharding, shims, digest })
+    Ok(Agreement { mode, sharding, shims, digest, also: None })
 }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use protocol::controller::resharding::ShimPart;
-use wire::{LEVELS, NodeId, RELEASE, SHARE_WHOLE};
+use wire::{ClusterMap, LEVELS, NodeId, RELEASE, SHARE_WHOLE, ShimState};
 
 use super::message::{Heartbeat, HeartbeatReply};
+use super::shim_part::ShimPartText;
 use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
 use crate::status::{HotKeyView, StatusCell};
@@ -140,9 +141,11 @@ impl MapFollower {
             false => 0,
         };
         let mut map = self.config.map_with(reply.epoch, reply.level, share);
-        for (shim, member) in self.config.shims.iter().zip(&mut map.shims) {
-            let part = reply.parts.get(&shim.id).copied().map(ShimPart::from).unwrap_or_default();
-            (member.state, member.relocation) = (part.state, part.relocation);
+        if let Err(unlisted) = set_parts(&self.config, reply, &mut map) {
+            tracing::error!(
+                "keys are divided among {unlisted} more shims than the file lists; start it with the file of the controllers"
+            );
+            return;
         }
         let map = Arc::new(map);
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
@@ -154,9 +157,31 @@ impl MapFollower {
     }
 }
 
+/// Which shims have keys, as the controller says. Of shims that it does not list it says nothing, and they have none; those that it lists
+/// and the file does not may have none, or this member would look for their keys elsewhere: then it fails with how many they are.
+fn set_parts(config: &Config, reply: &HeartbeatReply, map: &mut ClusterMap) -> Result<(), usize> {
+    let HeartbeatReply { parts, known, .. } = reply;
+    // A controller of a release that does not say it has never divided keys anew.
+    if known.shims == 0 {
+        return Ok(());
+    }
+    let is_absent = |part: &ShimPartText| part.state == ShimState::Absent;
+    let foreign = parts.iter().filter(|(id, part)| is_absent(part) && config.shim_id(id).is_none()).count();
+    let unlisted = known.shims.saturating_sub(config.shims.len()).saturating_sub(foreign);
+    if unlisted > 0 {
+        return Err(unlisted);
+    }
+    let absent = ShimPart { state: ShimState::Absent, ..ShimPart::default() };
+    for (index, (shim, member)) in config.shims.iter().zip(&mut map.shims).enumerate() {
+        let part = parts.get(&shim.id).copied().map(ShimPart::from);
+        *member = part.unwrap_or(if index < known.shims { ShimPart::default() } else { absent }).of(member);
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{MapFollower, Pulse};
+    use super::{MapFollower, Pulse, ShimPartText, set_parts};
     use crate::heartbeat::HeartbeatReply;
     use crate::instance::MapCell;
     use crate::orders::Orders;
@@ -164,7 +189,7 @@ mod tests {
     use config::RosterSize;
     use config::{Config, LayerConfig, NodeConfig, RouterConfig, Secret, ShimConfig, StorageConfig};
     use std::sync::Arc;
-    use wire::Partition;
+    use wire::{Partition, Relocation, ShimState};
 
     #[test]
     fn only_a_newer_epoch_reaches_the_members() {
@@ -190,5 +215,33 @@ mod tests {
         let (map, _) = maps.newer_than(1).unwrap();
         let shares: Vec<_> = map.layers[0].nodes.iter().map(|node| node.share).collect();
         assert_eq!((map.epoch, shares), (4, vec![1000, 250, 0]), "the controllers do not know n2");
+    }
+
+    #[test]
+    fn a_map_with_keys_at_shims_that_the_file_does_not_list_is_not_taken() {
+        let mut config = Config::new("t", Secret([1; 16]));
+        for id in ["s-0", "s-1"] {
+            config.shims.push(ShimConfig::new(
+                id,
+                "r",
+                "127.0.0.1:0".parse().unwrap(),
+                StorageConfig::Embedded,
+            ));
+        }
+        let states = |shims: usize, parts: &[(&str, ShimState)]| {
+            let part = |state| ShimPartText { state, leaving: Relocation::Moving };
+            let parts = parts.iter().map(|(id, state)| ((*id).to_owned(), part(*state))).collect();
+            let known = RosterSize { shims, ..RosterSize::default() };
+            let reply = HeartbeatReply { parts, known, ..HeartbeatReply::default() };
+            let mut map = config.map();
+            set_parts(&config, &reply, &mut map).map(|()| map.shims.iter().map(|shim| shim.state).collect())
+        };
+        let [normal, absent] = [ShimState::Normal, ShimState::Absent];
+        assert_eq!(states(0, &[]), Ok(vec![normal, normal]), "an older controller");
+        assert_eq!(states(2, &[("s-1", absent)]), Ok(vec![normal, absent]));
+        assert_eq!(states(1, &[]), Ok(vec![normal, absent]), "the controllers do not know s-1");
+        assert_eq!(states(3, &[("s-2", absent)]), Ok(vec![normal, normal]));
+        assert_eq!(states(3, &[("s-2", ShimState::Joining)]), Err(1));
+        assert_eq!(states(4, &[("s-2", absent)]), Err(1));
     }
 }

@@ -150,7 +150,7 @@ impl PeerHello {
         frame[8] = role;
         frame[9] = self.channel as u8;
         frame[10..12].copy_from_slice(&id.to_be_bytes());
-        let Agreement { mode, sharding, shims, digest } = self.agreement;
+        let Agreement { mode, sharding, shims, digest, also: _ } = self.agreement;
         (frame[12], frame[13]) = (mode.number(), sharding.number());
         frame[14..16].copy_from_slice(&shims.to_be_bytes());
         frame[16..24].copy_from_slice(&self.instance.to_be_bytes());
@@ -173,7 +173,7 @@ impl PeerHello {
         let (instance, attempt) = (body.get_u64(), body.get_u64());
         let mut nonce = [0; 16];
         body.copy_to_slice(&mut nonce);
-        let agreement = Agreement { mode, sharding, shims, digest: body.get_u64() };
+        let agreement = Agreement { mode, sharding, shims, digest: body.get_u64(), also: None };
         let place = body.get_u8();
         let levels = Levels { min: body.get_u8(), max: body.get_u8() };
         let peer = match role {
@@ -288,6 +288,7 @@ mod tests {
                 sharding: AgreedSharding::of_number(1).expect("a way to divide keys"),
                 shims: 3,
                 digest: 0x44,
+                also: None,
             },
             levels: Levels { min: 1, max: 1 },
         };

@@ -204,6 +204,7 @@ mod tests {
         sharding: AgreedSharding::Ring,
         shims: 2,
         digest: 0x1122_3344_5566_7788,
+        also: None,
     };
 
     fn key(byte: u8) -> LinkKey {

@@ -22,7 +22,7 @@ pub(super) fn with_guests(config: &Config, place: ShimPlace, home: Box<dyn Backe
     let migration = MigrationConfig {
         patience: Duration::from_millis(config.limits.storage_ms_max),
         transfers_max: TRANSFERS_MAX,
-        keys_per_second_max: 0,
+        keys_per_second_max: config.limits.moved_keys_rate_max as u32,
     };
     let guests = others(config, place.shim)
         .map(|(other, redis)| (other, (redis.servers.clone(), guest_settings(config, place, other, redis))));

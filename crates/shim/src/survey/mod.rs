@@ -88,7 +88,7 @@ pub fn survey(
         let part = config.marked_part(look.seen.shim);
         look.first(answers, part.as_ref());
     }
-    let placement = config.placement(config.map()).map_err(io::Error::other)?;
+    let placement = config.placement(config.map_in_change()).map_err(io::Error::other)?;
     if placement.map().sharding != Sharding::Slots && config.shims.len() > 1 {
         for (look, answers) in ask_all(&mut looks, patience, |look| draws(look.seen.keys))? {
             look.judge(answers, &placement);
@@ -180,8 +180,9 @@ impl Look {
         }
         self.seen.sample = keys.into_iter().cloned().collect();
         for key in &self.seen.sample {
-            let home = placement.shim(&placement.key(0, key.clone()));
-            if home != self.seen.shim {
+            let home = placement.home(&placement.key(0, key.clone()));
+            if home.shim != self.seen.shim && home.other != Some(self.seen.shim) {
+                let home = home.shim;
                 self.seen.strays.push(Stray { key: key.clone(), home });
             }
         }

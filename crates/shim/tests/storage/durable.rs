@@ -237,6 +237,7 @@ fn a_store_of_another_shim_is_refused_in_words() {
         cluster: "main".to_owned(),
         shims: vec!["a".to_owned(), "b".to_owned()],
         shim: shim.to_owned(),
+        next: Vec::new(),
     };
     let of = |shim: &str, adopts: bool| {
         let mut settings = settings(folder.path());

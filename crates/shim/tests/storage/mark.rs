@@ -21,6 +21,7 @@ fn second(server: &Server, change: impl Fn(&mut RedisSettings, &mut MarkedPart))
         cluster: "prod".to_owned(),
         shims: vec!["shim-0".to_owned(), "shim-1".to_owned()],
         shim: "shim-1".to_owned(),
+        next: Vec::new(),
     };
     change(&mut settings, &mut part);
     settings.mark = Some(part);

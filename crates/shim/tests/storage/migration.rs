@@ -20,6 +20,9 @@ use crate::server::Server;
 /// How many move, and how many stay.
 const KEYS: usize = 2000;
 const THERE: ShimId = ShimId(1);
+/// Functions of clients.
+const LIBRARY: &str =
+    "#!lua name=own\nredis.register_function('get', function(keys) return redis.call('GET', keys[1]) end)";
 const SHIMS: [&str; 2] = ["shim-0", "shim-1"];
 
 /// Keys that begin with an `m`.
@@ -34,7 +37,13 @@ impl Departures for Moving {
 
 fn part(shim: &str) -> MarkedPart {
     let shims = SHIMS.iter().map(|name| (*name).to_owned()).collect();
-    MarkedPart { id: "test".to_owned(), cluster: "test".to_owned(), shims, shim: shim.to_owned() }
+    MarkedPart {
+        id: "test".to_owned(),
+        cluster: "test".to_owned(),
+        shims,
+        shim: shim.to_owned(),
+        next: Vec::new(),
+    }
 }
 
 fn of(server: &Server, shim: &str, seed: u64) -> RedisSettings {
@@ -45,7 +54,9 @@ fn of(server: &Server, shim: &str, seed: u64) -> RedisSettings {
 
 /// The first shim's storage, which can bring keys to the second's.
 fn storage(home: &Server, there: &Server, seed: u64) -> Storage {
-    let own = of(home, "shim-0", seed);
+    let [before, after] = [vec!["shim-0".to_owned()], part("shim-0").shims];
+    let mark = MarkedPart { shims: before, next: after, ..part("shim-0") };
+    let own = RedisSettings { mark: Some(mark), ..of(home, "shim-0", seed) };
     let guest = RedisSettings {
         endpoint: Endpoint::Of(THERE),
         fence: FenceName { share: FenceShare::Arriving, ..own.fence.clone() },
@@ -61,7 +72,9 @@ fn storage(home: &Server, there: &Server, seed: u64) -> Storage {
 }
 
 fn begin(storage: &mut Storage) {
-    storage.step(StorageInput::Migrate { departures: Arc::new(Moving), destinations: vec![THERE] });
+    // What there was before, the server has on record.
+    let (departures, destinations, again) = (Arc::new(Moving), vec![THERE], false);
+    storage.step(StorageInput::Migrate { departures, destinations, again });
 }
 
 fn until_moved(storage: &mut Storage) {
@@ -82,6 +95,7 @@ fn fill(server: &Server) {
     client.ask(&["RPUSH", "m:list", "a", "b"]);
     client.ask(&["HSET", "m:hash", "f", "v"]);
     client.ask(&["SET", "m:brief", "x", "PX", "3600000"]);
+    client.ask(&["FUNCTION", "LOAD", LIBRARY]);
 }
 
 fn ask(server: &Server, args: &[&str]) -> Bytes {
@@ -143,16 +157,19 @@ fn keys_are_written_and_read_while_they_move() {
     assert_eq!(storage.ended(blocked).expect("a job"), "*2\r\n$7\r\nm:queue\r\n$3\r\njob\r\n");
     assert_eq!(storage.ask(RESP2, &["LRANGE", "m:list", "0", "-1"]), "*2\r\n$1\r\na\r\n$1\r\nb\r\n");
     assert_eq!(storage.ask(RESP2, &["HGET", "m:hash", "f"]), "$1\r\nv\r\n");
+    assert_eq!(storage.ask(RESP2, &["FCALL", "get", "1", "m:brief"]), "$1\r\nx\r\n");
     let ttl = ask(&there, &["PTTL", "m:brief"]);
     let ttl: i64 = String::from_utf8_lossy(&ttl[1..]).trim().parse().expect("a number");
     assert!((3_000_000..=3_600_000).contains(&ttl), "{ttl}");
     assert!(users(&there).iter().any(|user| user.contains("shim-0/arriving")));
 
     storage.step(StorageInput::EndMigration);
+    assert_eq!(storage.until_up(), incarnation, "nothing that was granted is void");
     storage.until("the end", |event| (*event == StorageEvent::MigrationEnded).then_some(()));
     assert!(storage.migration().is_none());
-    assert_eq!(storage.until_up(), incarnation, "nothing that was granted is void");
+    let deadline = Instant::now() + PATIENCE;
     while users(&there).iter().any(|user| user.contains("arriving")) {
+        assert!(Instant::now() < deadline, "{:?}", users(&there));
         storage.turn();
     }
     assert!(host.is_up(), "the server is its shim's as before");

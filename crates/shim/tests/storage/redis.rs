@@ -223,6 +223,7 @@ pub(crate) fn settings(address: &Address, seed: u64) -> RedisSettings {
         cluster: "test".to_owned(),
         shims: vec!["shim-0".to_owned()],
         shim: "shim-0".to_owned(),
+        next: Vec::new(),
     };
     RedisSettings {
         endpoint: Endpoint::Configured,

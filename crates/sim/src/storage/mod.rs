@@ -129,6 +129,7 @@ pub(crate) fn marked_part() -> MarkedPart {
         cluster: "c".to_owned(),
         shims: vec!["s".to_owned()],
         shim: "s".to_owned(),
+        next: Vec::new(),
     }
 }
 

@@ -195,7 +195,8 @@ impl Cluster {
         let mut command = distcache();
         let url = format!("http://{controller}");
         command.args(arguments).args(["--json", "--controller", &url]);
-        if ["drain", "purge", "reload"].contains(&arguments[0]) {
+        let asks = arguments.starts_with(&["storage", "status"]);
+        if ["drain", "purge", "reload", "storage"].contains(&arguments[0]) && !asks {
             command.arg("--config").arg(&self.config);
         }
         let output = command.output().expect("the command runs");

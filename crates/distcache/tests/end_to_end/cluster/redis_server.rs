@@ -116,6 +116,10 @@ impl RedisServer {
         format!("redis+unix://{login}{}", self.socket().display())
     }
 
+    pub(crate) fn is_running(&self) -> bool {
+        self.process.is_some()
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client::unix(&self.socket()).expect("the server accepts")
     }

@@ -65,6 +65,7 @@ fn run(data: &mut Data, full: bool, text: &str) -> String {
     };
     match parts[..] {
         ["PING"] => "+PONG\r\n".into(),
+        ["FUNCTION", ..] => "*0\r\n".into(),
         ["DBSIZE"] => format!(":{}\r\n", data.len()),
         ["SCAN", cursor, ..] => {
             let at: usize = cursor.parse().expect("a cursor");
@@ -140,7 +141,9 @@ impl World {
         self.unknown = false;
         self.step(Input::Home(up(self.lives)));
         self.unconnected = vec![TO, ELSEWHERE];
-        self.step(Input::Begin { departures: Arc::new(ByLetter), destinations: self.unconnected.clone() });
+        let (destinations, again) = (self.unconnected.clone(), self.lives > 1);
+        self.step(Input::Begin { departures: Arc::new(ByLetter), destinations, again });
+        self.step(Input::Recorded);
     }
 
     fn take_over(&mut self, place: MigrationPlace) {

@@ -25,10 +25,9 @@ const ELSEWHERE: &str = "CROSSSLOT DistCache: a script without keys runs on anot
 /// Whether a transaction with a script that names no keys names keys of another server than the one where such scripts run.
 fn is_elsewhere(job: &LaunchJob<'_>, way: &CommandWay) -> bool {
     let LaunchJob { placement, classified, keys, .. } = *job;
-    let first = || placement.map().shims[0].id;
     matches!(way, CommandWay::Transaction { watched: false, .. })
         && classified.kind == CommandKind::Barrier
-        && keys.iter().any(|key| placement.shim(key) != first())
+        && keys.iter().any(|key| placement.shim(key) != placement.first_shim())
 }
 
 impl Flow {

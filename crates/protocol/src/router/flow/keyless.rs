@@ -21,15 +21,14 @@ pub(crate) const RANDOMKEY: Bytes = Bytes::from_static(b"*1\r\n$9\r\nRANDOMKEY\r
 impl Launch<'_, '_> {
     /// Only once the client's pipeline has drained.
     pub(crate) fn keyless(&mut self, plan: CommandPlan) -> OperationProgress {
-        let shims: SmallVec<[ShimId; 8]> =
-            self.job.placement.map().shims.iter().map(|shim| shim.id).collect();
+        let shims: SmallVec<[ShimId; 8]> = self.job.placement.shims_with_keys().collect();
         if self.over_limit(shims.len()) {
             return self.busy();
         }
         let frame = self.job.command.frame();
         match plan {
             CommandPlan::Everywhere(merge) if shims.len() > 1 => self.everywhere(&shims, merge),
-            CommandPlan::Scan if shims.len() > 1 => self.scan(&shims),
+            CommandPlan::Scan if self.job.placement.map().shims.len() > 1 => self.scan(),
             CommandPlan::RandomKey if shims.len() > 1 => self.random_key(&shims),
             CommandPlan::Users => self.everywhere(&shims, Merge::Users),
             CommandPlan::Anywhere => {
@@ -59,19 +58,25 @@ impl Launch<'_, '_> {
         OperationProgress::fan(parts, merge)
     }
 
-    fn scan(&mut self, shims: &[ShimId]) -> OperationProgress {
+    /// Cursors say which shim is next, of all that the map has: they mean the same when keys are divided anew. Those without keys are
+    /// passed over.
+    fn scan(&mut self) -> OperationProgress {
         let command = self.job.command;
+        let placement = self.job.placement;
         let cursor = std::str::from_utf8(command.arg(1)).ok().and_then(|text| text.parse::<u64>().ok());
         let Some(cursor) = cursor else {
             return OperationProgress::Done(replies::error("ERR invalid cursor"));
         };
-        let count = shims.len() as u64;
-        let index = cursor % count;
-        let own = (cursor / count).to_string();
+        let count = placement.map().shims.len() as u64;
+        let asked = cursor % count;
+        let mut following = placement.shims_with_keys().filter(|shim| u64::from(shim.0) >= asked);
+        let Some(shim) = following.next() else { return OperationProgress::Done(replies::scan_end()) };
+        let index = u64::from(shim.0);
+        let own = if index == asked { cursor / count } else { 0 }.to_string();
         let mut arguments: Vec<&[u8]> = (0..command.len()).map(|index| command.arg(index)).collect();
         arguments[1] = own.as_bytes();
         let narrowed = Command::from_args(&arguments);
-        match self.at(shims[index as usize], narrowed.frame()) {
+        match self.at(shim, narrowed.frame()) {
             OperationProgress::Sent(sent) => {
                 OperationProgress::fan(vec![FanPart::alone(sent)], Merge::Scan { index, shims: count })
             }

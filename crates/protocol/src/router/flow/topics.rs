@@ -27,9 +27,12 @@ fn shims_of(placement: &Placement, kind: TopicKind, name: &Key) -> SmallVec<[Shi
         TopicKind::ShardChannel => false,
     };
     if everywhere {
-        return placement.map().shims.iter().map(|shim| shim.id).collect();
+        return placement.shims_with_keys().collect();
     }
-    SmallVec::from_slice(&[placement.shim(name)])
+    // While it changes its shim, it is published at the one, and then at the other.
+    let home = placement.home(name);
+    let other = home.other.filter(|other| *other != home.shim);
+    std::iter::once(home.shim).chain(other).collect()
 }
 
 impl Flow {
@@ -79,6 +82,24 @@ impl Flow {
         for shim in shims_of(placement, topic.kind, &topic.name) {
             step.send(Peer::Shim(shim), Message::Subscribers(topic.clone()));
         }
+    }
+
+    /// The same after another map, also those that publish it no more.
+    pub(crate) fn tell_subscribers_since(
+        &self,
+        step: &mut RouterStep<'_>,
+        before: &Placement,
+        topic: Subscribers,
+    ) {
+        let Some(placement) = &self.traffic.placement else { return };
+        let now = shims_of(placement, topic.kind, &topic.name);
+        for shim in shims_of(before, topic.kind, &topic.name) {
+            if !now.contains(&shim) {
+                let none = Subscribers { clients: 0, ..topic.clone() };
+                step.send(Peer::Shim(shim), Message::Subscribers(none));
+            }
+        }
+        self.tell_subscribers(step, &topic);
     }
 
     /// The same for one shim, if it publishes it.

@@ -66,10 +66,9 @@ impl Launch<'_, '_> {
             self.step.counters.transactions_unwatched += 1;
             return Ok(OperationProgress::Done(null(job.resp3)));
         };
-        let shims = &job.placement.map().shims;
         let elsewhere = job.keys.iter().any(|key| job.placement.home(key) != watch.home)
             || may_read_elsewhere(job.placement, job.classified)
-            || job.classified.kind == CommandKind::Barrier && shims[0].id != watch.home.shim;
+            || job.classified.kind == CommandKind::Barrier && job.placement.first_shim() != watch.home.shim;
         if elsewhere {
             let refused = cross_shim(self.step, job.placement, job.command);
             self.drop_watch();

@@ -1,11 +1,14 @@
 //! Commands that begin and end subscriptions, in their turn, and what is pushed to clients. Not what other routers' clients
 //! have.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use wire::message::{Deliver, Subscribers};
 use wire::{Key, ShimId, TopicKind};
 
 use crate::hash::KeyMap;
+use crate::placement::Placement;
 use crate::router::flow::refusal::channel_too_long;
 use crate::router::flow::request::{RequestOrigin, Routed};
 use crate::router::front::Front;
@@ -199,6 +202,16 @@ impl Front {
     pub(crate) fn subscribe_again(&mut self, desk: &mut Desk<'_>, shim: ShimId) {
         for topic in self.subscriptions.all() {
             desk.flow.tell_subscribers_at(&mut desk.step, shim, topic);
+        }
+    }
+
+    /// There is another map: what other shims publish now is asked for there, and no more where it was.
+    pub(crate) fn subscribe_elsewhere(&mut self, desk: &mut Desk<'_>, before: &Placement) {
+        if before.divides_keys_as(desk.flow.placement().map_or(before, Arc::as_ref)) {
+            return;
+        }
+        for topic in self.subscriptions.all() {
+            desk.flow.tell_subscribers_since(&mut desk.step, before, topic);
         }
     }
 

@@ -151,7 +151,13 @@ mod tests {
 
     fn part(shim: &str) -> MarkedPart {
         let shims = vec!["a b".to_owned(), "c".to_owned()];
-        MarkedPart { id: "1f".to_owned(), cluster: "main: one".to_owned(), shims, shim: shim.to_owned() }
+        MarkedPart {
+            id: "1f".to_owned(),
+            cluster: "main: one".to_owned(),
+            shims,
+            shim: shim.to_owned(),
+            next: Vec::new(),
+        }
     }
 
     fn life(boot: &str, wait: Duration) -> StoreLife {

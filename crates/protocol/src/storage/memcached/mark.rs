@@ -78,7 +78,13 @@ mod tests {
 
     fn part(id: &str, shims: &[&str], shim: &str) -> MarkedPart {
         let shims = shims.iter().map(|name| (*name).to_owned()).collect();
-        MarkedPart { id: id.to_owned(), cluster: "prod d".to_owned(), shims, shim: shim.to_owned() }
+        MarkedPart {
+            id: id.to_owned(),
+            cluster: "prod d".to_owned(),
+            shims,
+            shim: shim.to_owned(),
+            next: Vec::new(),
+        }
     }
 
     /// What a server answers that has the mark of this part.

@@ -156,7 +156,10 @@ impl Backend for Memcached {
             }
             StorageInput::Tick => self.tick(step),
             // Who stands by looks for the connections of this one all the time.
-            StorageInput::Vacant { .. } | StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
+            StorageInput::Vacant { .. }
+            | StorageInput::Record { .. }
+            | StorageInput::Migrate { .. }
+            | StorageInput::EndMigration => {}
             StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => self.leave(step),
         }

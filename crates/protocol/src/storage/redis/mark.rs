@@ -33,6 +33,8 @@ struct Mark {
     wait: Duration,
     /// When it was written: seconds on the server's clock.
     seen: u64,
+    /// Keys that were to leave have left, and are asked for elsewhere.
+    left: bool,
 }
 
 /// The mark of one server, as it was found and as it ought to be.
@@ -49,6 +51,9 @@ pub(super) struct ServerMark {
     is_asked: bool,
     /// The server takes none, which people were told.
     is_refused: bool,
+    /// It names the shims of after keys have been divided anew.
+    divided: bool,
+    left: bool,
 }
 
 impl MarkedPart {
@@ -78,11 +83,12 @@ impl MarkedPart {
 
 impl Mark {
     fn code(&self) -> String {
+        let left = if self.left { "-- keys left\n" } else { "" };
         let [cluster, shims, shim] = self.part.lines().map(|(key, value)| format!("-- {key} {value}"));
         format!(
             "#!lua name={LIBRARY}\n\
              -- Whose keys this server holds. DistCache reads it before it serves them, and writes it again if it is deleted.\n\
-             {cluster}\n{shims}\n{shim}\n-- wait {}\n-- seen {}\n\
+             {cluster}\n{shims}\n{shim}\n-- wait {}\n-- seen {}\n{left}\
              redis.register_function('{LIBRARY}', function() return redis.status_reply('OK') end)\n",
             self.wait.as_micros().div_ceil(1000),
             self.seen
@@ -95,7 +101,7 @@ impl Mark {
         };
         let part = MarkedPart::parse(line)?;
         let wait = Duration::from_millis(line("wait")?.parse().ok()?);
-        Some(Mark { part, wait, seen: line("seen")?.parse().ok()? })
+        Some(Mark { part, wait, seen: line("seen")?.parse().ok()?, left: line("keys") == Some("left") })
     }
 }
 
@@ -116,7 +122,35 @@ impl ServerMark {
             written: None,
             is_asked: false,
             is_refused: false,
+            divided: false,
+            left: false,
         }
+    }
+
+    /// Keys are about to leave, so that whoever does not know of it must not have the server any more.
+    pub(super) fn divide(&mut self) {
+        if !self.part.next.is_empty() {
+            self.rewrite(|mark| &mut mark.divided);
+        }
+    }
+
+    /// Keys that were to leave have left.
+    pub(super) fn leave(&mut self) {
+        self.rewrite(|mark| &mut mark.left);
+    }
+
+    fn rewrite(&mut self, of: fn(&mut ServerMark) -> &mut bool) {
+        if !std::mem::replace(of(self), true) {
+            self.written = None;
+        }
+    }
+
+    pub(super) fn is_divided(&self) -> bool {
+        self.divided
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.left
     }
 
     /// Takes the server's clock from INFO.
@@ -142,6 +176,8 @@ impl ServerMark {
     /// Takes the answer to the question for it. The error says why the server must not be used, unless somebody `adopts` it.
     pub(super) fn found(&mut self, list: &Value, adopts: bool) -> Result<(), String> {
         self.found = code(list).and_then(|code| Mark::parse(&String::from_utf8_lossy(&code)));
+        self.divided = self.found.as_ref().is_some_and(|mark| self.part.is_next(&mark.part));
+        self.left = self.divided && self.found.as_ref().is_some_and(|mark| mark.left);
         match self.part.check(list, &self.keyspace) {
             Err(difference) if !adopts => Err(format!("{difference}: {REMEDY}")),
             _ => Ok(()),
@@ -179,8 +215,15 @@ impl ServerMark {
         (self.written, self.is_asked) = (Some((incarnation, now, wait)), true);
         // Without a clock nobody can tell how old it is, which is as good as very old.
         let seen = self.server_time(now).unwrap_or(0);
-        let mark = Mark { part: self.part.clone(), wait, seen };
+        let shims = if self.divided { self.part.next.clone() } else { self.part.shims.clone() };
+        let part = MarkedPart { shims, ..self.part.clone() };
+        let mark = Mark { part, wait, seen, left: self.left };
         Some(Command::from_args(&["FUNCTION", "LOAD", "REPLACE", &mark.code()]))
+    }
+
+    /// Whether what was written last is what it is to say.
+    pub(super) fn is_current(&self) -> bool {
+        self.written.is_some()
     }
 
     pub(super) fn is_asked(&self) -> bool {
@@ -225,6 +268,7 @@ mod tests {
             cluster: "prod d".to_owned(),
             shims: shims.iter().map(|name| (*name).to_owned()).collect(),
             shim: shim.to_owned(),
+            next: Vec::new(),
         }
     }
 
@@ -252,7 +296,7 @@ mod tests {
     }
 
     fn mark(part: MarkedPart) -> Value {
-        listed(&Mark { part, wait: Duration::from_millis(203), seen: 100 }.code())
+        listed(&Mark { part, wait: Duration::from_millis(203), seen: 100, left: false }.code())
     }
 
     const TWO: [&str; 2] = ["shim-1", "shim-2"];
@@ -260,7 +304,7 @@ mod tests {
     #[test]
     fn a_mark_is_read_as_it_was_written() {
         for part in [part("1f", &TWO, "shim-2"), part("", &["100%:a b", "%41", "\u{fc}\n-- shim x"], "%41")] {
-            let mark = Mark { part, wait: Duration::from_micros(1_020_001), seen: 1_764_100_000 };
+            let mark = Mark { part, wait: Duration::from_micros(1_020_001), seen: 1_764_100_000, left: true };
             let later = mark.code().replace("-- wait", "-- colour blue\n-- wait");
             let read = Mark::parse(&mark.code()).expect("a mark");
             assert_eq!(Mark::parse(&later).as_ref(), Some(&read), "a later release may say more");

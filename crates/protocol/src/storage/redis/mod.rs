@@ -78,6 +78,8 @@ pub struct Redis {
     stands_by: bool,
     /// The last incarnation that came up.
     governed: Option<u64>,
+    /// Somebody wants to know when the mark says what it is to say.
+    awaits_mark: bool,
 }
 
 impl Backend for Redis {
@@ -103,6 +105,7 @@ impl Backend for Redis {
             }
             StorageInput::Tick => self.tick(step),
             StorageInput::Vacant { gone } => self.admin.alert(step.network, step.now, gone),
+            StorageInput::Record { left } => self.put_on_record(step, left),
             // Its keys leave through `RedisMigration`.
             StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
             StorageInput::HandOver => self.hand_over(step),
@@ -162,6 +165,7 @@ impl Redis {
             health: StorageHealth::new(&settings.address, LOG_INTERVAL),
             stands_by: false,
             governed: None,
+            awaits_mark: false,
             settings,
         }
     }
@@ -455,7 +459,10 @@ impl Redis {
     fn settle(&mut self, step: &mut StorageStep<'_>) {
         self.admin.ask(step.network, step.now);
         let Some(settled) = self.admin.takeover.settled() else { return };
-        let (number, traits, earlier) = (settled.number, settled.traits, settled.earlier);
+        let (number, mut traits, earlier) = (settled.number, settled.traits, settled.earlier);
+        let mark = self.admin.takeover.mark.as_ref();
+        traits.divided = mark.is_some_and(ServerMark::is_divided);
+        traits.keys_left = mark.is_some_and(ServerMark::has_left);
         if std::mem::take(&mut self.owes_fence) {
             step.events.push(StorageEvent::Fenced);
         }
@@ -468,7 +475,8 @@ impl Redis {
             self.up_since = step.now;
             self.stands_by = false;
             let before = self.governed.replace(number);
-            if before.is_none() {
+            // Who brings keys to another shim's server has nothing of it that leases would be for.
+            if before.is_none() && self.settings.fence.share != FenceShare::Arriving {
                 self.tell_of_waiting(step, earlier);
             }
             if before != Some(number)
@@ -493,6 +501,22 @@ impl Redis {
         !self.admin.takeover.mark.as_ref().is_some_and(ServerMark::is_asked)
     }
 
+    fn put_on_record(&mut self, step: &mut StorageStep<'_>, left: bool) {
+        if let Some(mark) = &mut self.admin.takeover.mark {
+            if left {
+                mark.leave()
+            } else {
+                mark.divide()
+            }
+            let is_there = mark.is_current() && !mark.is_asked();
+            self.awaits_mark = !is_there;
+            if is_there {
+                return step.events.push(StorageEvent::Marked);
+            }
+            self.settle(step);
+        }
+    }
+
     /// Takes what became of the mark out of what others are told.
     fn hear_of_mark(&mut self, step: &mut StorageStep<'_>) {
         let Some(mark) = self.admin.takeover.mark.as_mut().filter(|mark| mark.is_asked()) else { return };
@@ -506,8 +530,13 @@ impl Redis {
         let Some(at) = step.events.iter().position(is_it) else { return };
         match step.events.remove(at) {
             StorageEvent::Replies { replies, .. } => {
-                if let Some(warning) = mark.answered(&replies.concat()) {
+                let replies = replies.concat();
+                let is_taken = !replies.starts_with(b"-");
+                if let Some(warning) = mark.answered(&replies) {
                     self.health.note(NoteLevel::Warning, &warning, step.events);
+                }
+                if is_taken && mark.is_current() && std::mem::take(&mut self.awaits_mark) {
+                    step.events.push(StorageEvent::Marked);
                 }
                 self.settle(step);
             }

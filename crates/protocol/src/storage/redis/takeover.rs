@@ -534,7 +534,8 @@ impl Takeover {
         self.incarnation = self.candidate.take();
         let earlier = self.incarnation.as_ref().map(|own| self.record.limits.wait(own.earlier, None));
         self.others_end = now.after(earlier.unwrap_or_default());
-        let inherits = |own: &&Incarnation| own.legacy != self.own_legacy(own);
+        // Who brings keys to another shim's server leaves nothing there.
+        let inherits = |own: &&Incarnation| own.legacy != self.own_legacy(own) && !self.brings_keys();
         self.shrinks_at = self.incarnation.as_ref().filter(inherits).map(|own| now.after(own.legacy.wait));
         (self.displaced, self.has_governed) = (false, true);
         // Their user is gone, and with it their connections; or their server is.

@@ -201,6 +201,20 @@ fn earlier(shim: &Takeover) -> (u128, bool, bool) {
     (earlier.recorded.as_millis(), earlier.unrecorded == Unrecorded::Nobody, earlier.same_data)
 }
 
+/// However long it was there, and whatever leases of others may run.
+#[test]
+fn who_brings_keys_to_another_s_server_leaves_nothing_there() {
+    let mut server = Server::default();
+    let mut guest = takeover_of(1, 20, |settings| settings.fence.share = FenceShare::Arriving);
+    assert!(dialogue(&mut guest, &mut server));
+    guest.shrink(Time(100_000_000));
+    assert!(guest.command(Time(100_000_000)).is_none());
+    for command in guest.farewell(Time(100_000_000), false).expect("it governs") {
+        server.execute(&command);
+    }
+    assert!(server.users.is_empty(), "{:?}", server.users);
+}
+
 #[test]
 fn each_successor_is_told_of_all_leases_that_may_run() {
     let mut server = Server::default();
