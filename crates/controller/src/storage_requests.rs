@@ -33,20 +33,27 @@ pub(crate) async fn change(
     let mut service = api.service();
     has_store(&service)?;
     let refused = |what| HttpProblem::new(StatusCode::CONFLICT, what);
-    let number = may_change(&service, &shim, joins).map_err(refused)?;
+    let number = known(&service, &shim).map_err(refused)?;
+    // Who asks for what is there already has nothing to write in any file first.
     let allowed = service.machine.partitions().may_reshard(number, joins);
     allowed.map_err(|refusal| refused(format!("{shim:?}: {refusal}")))?;
+    may_change(&service, number, joins).map_err(refused)?;
     service.reshard((api.clock)(), number, joins);
     has_store(&service)?;
     Ok(Json(MapView::of(&service)))
 }
 
-fn may_change(service: &Service, id: &str, joins: bool) -> Result<ShimId, String> {
+fn known(service: &Service, id: &str) -> Result<ShimId, String> {
     let config = service.config();
-    let Some(shim) = config.shim_id(id) else {
+    config.shim_id(id).ok_or_else(|| {
         let ids: Vec<&str> = config.shims.iter().map(|shim| shim.id.as_str()).collect();
-        return Err(format!("{id:?} is not a shim; the shims are {}", ids.join(", ")));
-    };
+        format!("{id:?} is not a shim; the shims are {}", ids.join(", "))
+    })
+}
+
+fn may_change(service: &Service, shim: ShimId, joins: bool) -> Result<(), String> {
+    let config = service.config();
+    let id = &config.shim(shim).id;
     if config.cluster.mode == Mode::Bounded {
         return Err(
             "mode = \"bounded\" lets others write to storage, and they would not find keys that move"
@@ -84,5 +91,5 @@ fn may_change(service: &Service, id: &str, joins: bool) -> Result<ShimId, String
         _ => None,
     });
     let away: Vec<&str> = away.collect();
-    if away.is_empty() { Ok(shim) } else { Err(format!("storage of {} cannot be reached", away.join(", "))) }
+    if away.is_empty() { Ok(()) } else { Err(format!("storage of {} cannot be reached", away.join(", "))) }
 }

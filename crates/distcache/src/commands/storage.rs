@@ -111,10 +111,7 @@ fn watch(
     let (mut said, mut moved) = (begun, begun);
     loop {
         let outcomes = outcomes(&commander.get("/v1/map")?, &commander.get("/v1/status")?);
-        let moves = |outcome: &ShimOutcome| {
-            matches!(outcome.shim.part.state, ShimState::Joining | ShimState::Leaving)
-        };
-        match outcomes.iter().any(moves) {
+        match outcomes.iter().any(|outcome| moves(outcome.shim.part.state)) {
             true => moved = Instant::now(),
             false if is_done(&outcomes) => return Ok(outcomes),
             false if moved.elapsed() > BEGUN => {
@@ -130,9 +127,15 @@ fn watch(
     }
 }
 
+fn moves(state: ShimState) -> bool {
+    matches!(state, ShimState::Joining | ShimState::Leaving)
+}
+
+/// What shims have said last of keys that move is of no use once none does.
 fn outcomes(map: &MapView, status: &ClusterStatus) -> Vec<ShimOutcome> {
+    let changes = map.shims.iter().any(|shim| moves(shim.part.state));
     let of = |shim: &ShimView| {
-        let is_it = |status: &&ShimStatus| status.storage_up && status.of == shim.id;
+        let is_it = |status: &&ShimStatus| changes && status.storage_up && status.of == shim.id;
         let resharding = status.shims.iter().find(is_it).map(|status| (*status.resharding).clone());
         ShimOutcome { shim: shim.clone(), resharding }
     };
@@ -186,7 +189,9 @@ fn summary(outcomes: &[ShimOutcome], elapsed: Duration) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{ReshardingStatus, ShimOutcome, ShimView, line, summary};
+    use super::{
+        ClusterStatus, MapView, ReshardingStatus, ShimOutcome, ShimStatus, ShimView, line, outcomes, summary,
+    };
     use runtime::heartbeat::ShimPartText;
     use wire::{Relocation, ShimState};
 
@@ -197,6 +202,18 @@ mod tests {
 
     #[test]
     fn how_far_it_is_is_told_in_words() {
+        let view = |state| MapView {
+            epoch: 7,
+            layers: Vec::new(),
+            shims: vec![outcome(state, Relocation::Moving, None).shim],
+        };
+        let said = ShimStatus { of: "shim-0".to_owned(), storage_up: true, ..ShimStatus::default() };
+        let status = ClusterStatus { shims: vec![said], ..ClusterStatus::default() };
+        let told = |state| outcomes(&view(state), &status)[0].resharding.is_some();
+        assert!(
+            told(ShimState::Leaving) && !told(ShimState::Normal),
+            "of a change that is over nothing is told"
+        );
         let moving = ReshardingStatus {
             phase: "moving".to_owned(),
             moved: 300,
