@@ -73,7 +73,12 @@ fn move_as_a_shim(home: &Address, there: &Address) -> Duration {
     let open = move |_| -> Box<dyn Backend> { Box::new(Redis::new(guest.clone())) };
     let own = Redis::new(settings(home, Endpoint::Configured, FenceShare::Whole));
     let transfers_max = std::env::var("TRANSFERS").ok().and_then(|text| text.parse().ok()).unwrap_or(64);
-    let config = MigrationConfig { patience: Duration::from_secs(5), transfers_max, keys_per_second_max: 0 };
+    let config = MigrationConfig {
+        patience: Duration::from_secs(5),
+        transfers_max,
+        transfers_beside_max: 8,
+        keys_per_second_max: 0,
+    };
     let backend = RedisMigration::new(config, Box::new(own), Box::new(open));
     let others = BTreeMap::from([(THERE, (there.clone(), None))]);
     let storage = Storage::new(Box::new(backend), Some(home.clone()), None).with_others(others);

@@ -13,6 +13,8 @@ pub(crate) struct Layout {
     pub(crate) racks: usize,
     pub(crate) servers_per_rack: usize,
     pub(crate) storage: LayoutStorage,
+    /// What the file says of the last shim, if not that it has had keys from the beginning.
+    pub(crate) last_shim_state: Option<&'static str>,
     /// Another process stands by for each shim.
     pub(crate) standbys: bool,
     /// Where folders for shims are.
@@ -80,6 +82,7 @@ impl Default for Layout {
             racks: 2,
             servers_per_rack: 1,
             storage: LayoutStorage::Redis,
+            last_shim_state: None,
             standbys: false,
             folders: PathBuf::new(),
             storage_options: Vec::new(),
@@ -267,6 +270,12 @@ impl Layout {
                     }
                 };
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
+                let is_last = members.iter().rfind(|other| other.role == LayoutRole::Shim);
+                if let Some(state) =
+                    self.last_shim_state.filter(|_| is_last.is_some_and(|last| last.id == member.id))
+                {
+                    push(text, format_args!("state = {state:?}\n"));
+                }
             }
             LayoutRole::Standby => push(text, format_args!("of = \"shim-{}\"\n", member.number())),
             LayoutRole::Router => push(text, format_args!("{}\n", self.router_lines)),

@@ -42,8 +42,10 @@ pub trait Departures: fmt::Debug + Send + Sync {
 pub struct MigrationConfig {
     /// How long a command may wait for the server that has its key.
     pub patience: Duration,
-    /// Keys on their way at the same time for whom nobody waits.
+    /// Keys on their way at the same time for whom nobody waits, while nobody asks for commands.
     pub transfers_max: usize,
+    /// The same while somebody does. Few, so that they are as slow as the servers and this machine are busy.
+    pub transfers_beside_max: usize,
     /// How many of these may begin in a second; 0 is no limit.
     pub keys_per_second_max: u32,
 }
@@ -219,6 +221,8 @@ pub struct Migration {
     /// Units that have their keys and wait for a server alone.
     held: BTreeSet<usize>,
     scan: Scan,
+    /// When somebody asked for commands last.
+    asked: Option<Time>,
     progress: MigrationProgress,
     /// What incarnation the shim was told of.
     told: Option<u64>,
@@ -267,6 +271,7 @@ impl Migration {
             at_home: BTreeMap::new(),
             held: BTreeSet::new(),
             scan: Scan::default(),
+            asked: None,
             progress: MigrationProgress::default(),
             told: None,
             is_void: false,
@@ -303,7 +308,10 @@ impl Migration {
     pub fn step(&mut self, now: Time, input: Input, effects: &mut Vec<Effect>) {
         let step = &mut MigrationStep { now, effects };
         match input {
-            Input::Store(store) => self.store(step, store),
+            Input::Store(store) => {
+                self.asked = Some(now);
+                self.store(step, store);
+            }
             Input::Control { ticket, control } => self.control(step, ticket, control),
             Input::Release { number, clean } => {
                 let place =

@@ -19,6 +19,8 @@ use crate::time::Time;
 const PAGE: &[u8] = b"256";
 /// After a round in which keys could not be moved.
 const REST: Duration = Duration::from_secs(1);
+/// Nobody asks for commands if nobody has for so long.
+const QUIET: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scan {
@@ -58,7 +60,7 @@ impl Migration {
             return;
         }
         self.credit(step.now);
-        while self.scan.in_flight < self.config.transfers_max && self.may_begin() {
+        while self.scan.in_flight < self.transfers_max(step.now) && self.may_begin() {
             let Some(key) = self.scan.page.pop_front() else { break };
             self.move_unasked(step, key);
         }
@@ -74,6 +76,11 @@ impl Migration {
         if !self.scan.is_last {
             self.next_page(step);
         }
+    }
+
+    fn transfers_max(&self, now: Time) -> usize {
+        let is_asked = self.asked.is_some_and(|asked| now.since(asked) < QUIET);
+        if is_asked { self.config.transfers_beside_max } else { self.config.transfers_max }
     }
 
     fn credit(&mut self, now: Time) {

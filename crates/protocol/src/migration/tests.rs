@@ -62,7 +62,8 @@ struct World {
 impl World {
     fn new() -> World {
         let patience = Duration::from_secs(1);
-        let config = MigrationConfig { patience, transfers_max: 2, keys_per_second_max: 0 };
+        let config =
+            MigrationConfig { patience, transfers_max: 2, transfers_beside_max: 2, keys_per_second_max: 0 };
         let mut world =
             World { machine: Migration::new(config), now: Time(0), asked: Vec::new(), said: Vec::new() };
         world.home(up(7));
@@ -495,6 +496,24 @@ fn what_was_watched_before_counts_as_changed() {
     assert!(
         world.said().iter().any(|said| said.contains("Release { place: Destination(ShimId(3)), number: 3"))
     );
+}
+
+#[test]
+fn fewer_are_under_way_while_somebody_asks() {
+    let mut world = World::new();
+    world.machine.config.transfers_max = 20;
+    world.machine.config.transfers_beside_max = 3;
+    world.begin();
+    world.drained();
+    world.store(1, SHARED, &["GET a1"]);
+    world.answer(HOME, "DBSIZE", ":50");
+    let keys: Vec<String> = (10..60).map(|number| format!("$3\r\nm{number}")).collect();
+    world.answer(HOME, "SCAN 0 COUNT 256", &format!("*2\r\n$1\r\n0\r\n*50\r\n{}", keys.join("\r\n")));
+    let dumps = |world: &World| world.asked.iter().filter(|(_, _, text)| text.contains("DUMP")).count();
+    assert_eq!(dumps(&world), 3);
+    world.now = Time(world.now.0 + 100_000);
+    world.step(Input::Tick);
+    assert_eq!(dumps(&world), 20);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! What a process makes of its controllers' answers: the newest map, with the members that it brings. Not the asking.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use protocol::controller::resharding::ShimPart;
-use wire::{ClusterMap, LEVELS, NodeId, RELEASE, SHARE_WHOLE, ShimState};
+use wire::{ClusterMap, LEVELS, NodeId, RELEASE, Relocation, SHARE_WHOLE, ShimState};
 
 use super::message::{Heartbeat, HeartbeatReply};
 use super::shim_part::ShimPartText;
@@ -11,6 +12,9 @@ use crate::instance::{Instance, MapCell};
 use crate::orders::Orders;
 use crate::status::{HotKeyView, StatusCell};
 use config::{Config, EPOCH_FIRST};
+
+/// A member that does not act on a map by then holds the next one up, however often the others say that they do.
+const HURRY_MAX: Duration = Duration::from_secs(5);
 
 /// What the agents keep of one member. A client library has no status: nobody waits for it.
 #[derive(Clone, Debug)]
@@ -46,13 +50,24 @@ pub(super) struct MapFollower {
     /// Epoch of the newest map handed to the members.
     epoch: u32,
     history: u64,
+    /// Requests wait meanwhile for the next map, which needs every member's heartbeat.
+    hurry_until: Option<Instant>,
 }
 
 impl MapFollower {
     pub(super) fn new(config: Arc<Config>, members: Vec<Pulse>) -> MapFollower {
         let answering = vec![false; config.controllers.len()];
         let levels = vec![None; config.controllers.len()];
-        MapFollower { config, members, answering, levels, reachable: true, epoch: EPOCH_FIRST, history: 0 }
+        MapFollower {
+            config,
+            members,
+            answering,
+            levels,
+            reachable: true,
+            epoch: EPOCH_FIRST,
+            history: 0,
+            hurry_until: None,
+        }
     }
 
     pub(super) fn heartbeat(&self, agent: u64, sequence: u64) -> Heartbeat {
@@ -77,6 +92,11 @@ impl MapFollower {
             known: self.config.roster_size(),
             reports: Vec::new(),
         }
+    }
+
+    /// Whether keys change their shim with the map that the members have, and for as long as others may be expected to act on it.
+    pub(super) fn hurries(&self) -> bool {
+        self.hurry_until.is_some_and(|until| Instant::now() < until)
     }
 
     pub(super) fn farewell(&self, agent: u64, sequence: u64) -> Heartbeat {
@@ -150,6 +170,8 @@ impl MapFollower {
         let map = Arc::new(map);
         tracing::info!(epoch = map.epoch, shares = ?reply.shares, "new cluster map");
         (self.epoch, self.history) = (map.epoch, reply.history);
+        let hands_over = map.shims.iter().any(|shim| shim.relocation != Relocation::Moving);
+        self.hurry_until = hands_over.then(|| Instant::now() + HURRY_MAX);
         let addresses: Arc<[_]> = self.config.nodes.iter().map(|node| node.listen.clone()).collect();
         for member in &self.members {
             member.maps.publish(&map, &addresses);
@@ -243,5 +265,23 @@ mod tests {
         assert_eq!(states(3, &[("s-2", absent)]), Ok(vec![normal, normal]));
         assert_eq!(states(3, &[("s-2", ShimState::Joining)]), Err(1));
         assert_eq!(states(4, &[("s-2", absent)]), Err(1));
+    }
+
+    #[test]
+    fn heartbeats_hurry_while_keys_change_their_shim() {
+        let mut config = Config::new("t", Secret([1; 16]));
+        let listen = "127.0.0.1:0".parse().unwrap();
+        config.shims.push(ShimConfig::new("s-0", "r", listen, StorageConfig::Embedded));
+        let mut follower = MapFollower::new(Arc::new(config), Vec::new());
+        let mut hurries = |epoch, leaving| {
+            let part = ShimPartText { state: ShimState::Normal, leaving };
+            let known = RosterSize { shims: 1, ..RosterSize::default() };
+            let parts = [("s-0".to_owned(), part)].into();
+            follower.hand_over(&HeartbeatReply { epoch, parts, known, ..HeartbeatReply::default() });
+            follower.hurries()
+        };
+        assert!(!hurries(2, Relocation::Moving));
+        assert!(hurries(3, Relocation::Announced) && hurries(4, Relocation::Gone));
+        assert!(!hurries(5, Relocation::Moving));
     }
 }

@@ -34,7 +34,7 @@ use runner::Runner;
 
 /// Time between two heartbeats: four of them fit into a member's default lease.
 pub const PERIOD: Duration = Duration::from_millis(500);
-/// While somebody waits for the outcome of an order.
+/// While somebody waits for the outcome of an order, or requests for the next map.
 const HURRIED_PERIOD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_secs(1);
 /// A reply lists members, each with at most a few hundred bytes.
@@ -73,7 +73,8 @@ pub fn start(
             threads::spawn(&name, move || {
                 loop {
                     agent.beat();
-                    let pause = if agent.runner.hurries() { HURRIED_PERIOD } else { PERIOD };
+                    let hurries = agent.runner.hurries() || agent.follower().hurries();
+                    let pause = if hurries { HURRIED_PERIOD } else { PERIOD };
                     if stop.wait_timeout(pause) {
                         return agent.leave();
                     }

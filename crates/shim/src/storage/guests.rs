@@ -14,14 +14,17 @@ use wire::ShimId;
 
 use super::open::{sentinel_settings, server_settings};
 
-/// Keys on their way at the same time for whom nobody waits. More would not be faster, and would be in the way of who does wait.
+/// Keys on their way at the same time for whom nobody waits. More would not be faster.
 const TRANSFERS_MAX: usize = 64;
+/// While commands are asked for: each is a few microseconds of a server in whose way it is.
+const TRANSFERS_BESIDE_MAX: usize = 4;
 
 /// The storage of a shim, whose keys may leave for that of others.
 pub(super) fn with_guests(config: &Config, place: ShimPlace, home: Box<dyn Backend>) -> Box<dyn Backend> {
     let migration = MigrationConfig {
         patience: Duration::from_millis(config.limits.storage_ms_max),
         transfers_max: TRANSFERS_MAX,
+        transfers_beside_max: TRANSFERS_BESIDE_MAX,
         keys_per_second_max: config.limits.moved_keys_rate_max as u32,
     };
     let guests = others(config, place.shim)

@@ -62,8 +62,12 @@ fn storage(home: &Server, there: &Server, seed: u64) -> Storage {
         fence: FenceName { share: FenceShare::Arriving, ..own.fence.clone() },
         ..of(there, "shim-1", seed + 1000)
     };
-    let config =
-        MigrationConfig { patience: Duration::from_secs(5), transfers_max: 16, keys_per_second_max: 0 };
+    let config = MigrationConfig {
+        patience: Duration::from_secs(5),
+        transfers_max: 16,
+        transfers_beside_max: 8,
+        keys_per_second_max: 0,
+    };
     let open = move |_| -> Box<dyn Backend> { Box::new(Redis::new(guest.clone())) };
     let backend = RedisMigration::new(config, Box::new(Redis::new(own)), Box::new(open));
     let others = BTreeMap::from([(THERE, (Address::Unix(there.socket()), None))]);

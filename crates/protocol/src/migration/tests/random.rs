@@ -375,7 +375,12 @@ impl World {
 }
 
 fn config() -> MigrationConfig {
-    MigrationConfig { patience: Duration::from_secs(2), transfers_max: 2, keys_per_second_max: 0 }
+    MigrationConfig {
+        patience: Duration::from_secs(2),
+        transfers_max: 2,
+        transfers_beside_max: 1,
+        keys_per_second_max: 0,
+    }
 }
 
 #[test]
