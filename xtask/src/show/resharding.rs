@@ -1,6 +1,5 @@
 //! `show resharding`: how fast keys change their storage server while clients read and write, and what those notice of it.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -206,8 +205,7 @@ fn counts(cluster: &ProcessCluster) -> anyhow::Result<Vec<u64>> {
 fn bare_rate() -> anyhow::Result<f64> {
     let folders = [Folder::new("home")?, Folder::new("there")?];
     let [home, there] = [redis(folders[0].path())?, redis(folders[1].path())?];
-    let connected = |address: SocketAddr| connect(address);
-    let [mut from, mut to] = [connected(home.1)?, connected(there.1)?];
+    let [mut from, mut to] = [connect(home.1)?, connect(there.1)?];
     let value = "x".repeat(64);
     let keys: Vec<String> = (0..BARE_KEYS).map(|key| format!("key:{key:012}")).collect();
     for keys in keys.chunks(BARE_PIPELINE) {
