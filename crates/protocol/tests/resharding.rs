@@ -42,7 +42,10 @@ struct Tested {
 
 impl Tested {
     fn new(id: ShimId) -> (Tested, Arc<Placement>) {
-        let (shim, placement) = shim_alone::shim(2, |config: &mut ShimConfig| config.id = id);
+        let (shim, placement) = shim_alone::shim(2, |config: &mut ShimConfig| {
+            config.id = id;
+            config.early_value_bytes_max = 100;
+        });
         let mut tested = Tested { shim, now: Time(10_000_000), effects: Vec::new(), ticket: 0 };
         let up = StorageEvent::Up {
             incarnation: 1,
@@ -343,39 +346,83 @@ fn a_copy_stays_until_it_is_called_back_and_the_next_is_fetched_from_who_has_the
     assert_eq!(cache.hits.last(), Some(&true));
 }
 
-#[test]
-fn what_was_called_back_does_not_keep_a_shim_from_ending() {
+/// A shim whose key, the one that leaves, has a copy, and the session of the node that has it.
+fn with_a_copy() -> (Tested, Arc<Placement>, u64) {
     let (mut old, before) = Tested::new(OLD);
-    let map = |epoch, stage| Input::Map(joining(&before, epoch, stage));
-    let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
-    old.step(map(2, Relocation::Moving));
+    let moving = joining(&before, 2, Relocation::Moving);
+    let [_, leaves] = keys(&moving);
+    old.step(Input::Map(moving));
     old.done();
     let mut session = NodeSession::new();
-    let say = |old: &mut Tested, message| old.step(Input::Message { from: NODE, message });
     let hello = session.hello(old.now, 1, 1);
-    say(&mut old, Message::Hello(hello));
+    old.hear(Message::Hello(hello));
     let welcome = old.effects.iter().find_map(|effect| match effect {
         Effect::Send { message: Message::Welcome(welcome), .. } => Some(welcome.clone()),
         _ => None,
     });
     assert!(session.welcome(&welcome.expect("it is welcome")));
     let session = session.id().expect("it is open");
-    let fetch =
-        Fetch { session, fill: 1, key: leaves.clone(), view: View::GET, resp3: false, command: Bytes::new() };
-    say(&mut old, Message::Fetch(fetch));
+    let fetch = Fetch { session, fill: 1, key: leaves, view: View::GET, resp3: false, command: Bytes::new() };
+    old.hear(Message::Fetch(fetch));
     assert_eq!(old.done(), ["PTTL key-0; GET key-0"]);
     old.answer_all(&[":-1\r\n", "$1\r\nv\r\n"]);
-    old.step(map(3, Relocation::Announced));
-    old.step(Input::Storage(StorageEvent::Migrated));
-    old.effects.clear();
-    old.step(map(4, Relocation::Closing));
-    let invalidated = old.effects.iter().find_map(|effect| match effect {
-        Effect::Send { to: NODE, message: Message::Invalidate(invalidate) } => Some(invalidate.clone()),
-        _ => None,
-    });
-    let Invalidate { key, version, .. } = invalidated.expect("the copy is called back");
+    (old, before, session)
+}
+
+impl Tested {
+    /// From the node.
+    fn hear(&mut self, message: Message) {
+        self.step(Input::Message { from: NODE, message });
+    }
+
+    /// Has the node acknowledge what was called back from it, keeping a place for it.
+    fn acknowledge(&mut self, session: u64) {
+        let invalidated = self.effects.iter().find_map(|effect| match effect {
+            Effect::Send { to: NODE, message: Message::Invalidate(invalidate) } => Some(invalidate.clone()),
+            _ => None,
+        });
+        let Invalidate { key, version, .. } = invalidated.expect("the copy is called back");
+        self.hear(Message::Ack(Ack { session, key, version, nothing_held: None }));
+    }
+
+    /// Everything has moved, and from now on nothing that leaves is asked for here.
+    fn close(&mut self, before: &Placement) {
+        self.step(Input::Map(joining(before, 3, Relocation::Announced)));
+        self.step(Input::Storage(StorageEvent::Migrated));
+        self.effects.clear();
+        self.step(Input::Map(joining(before, 4, Relocation::Closing)));
+    }
+}
+
+/// The first of two writes that overtake each other has left its value at a node, which nobody commits any more.
+#[test]
+fn a_value_that_is_never_committed_does_not_keep_a_shim_from_ending() {
+    let (mut old, before, session) = with_a_copy();
+    let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
+    old.done();
+    old.ask(1, &leaves, &["SET", "key-0", "v1"]);
+    old.acknowledge(session);
+    assert_eq!(old.done(), ["SET key-0 v1"]);
+    let first = old.ticket;
+    old.ask(2, &leaves, &["SET", "key-0", "v2"]);
+    assert_eq!(old.done(), ["SET key-0 v2"]);
+    let second = std::mem::replace(&mut old.ticket, first);
+    old.answer("+OK\r\n");
+    old.ticket = second;
+    old.answer("+OK\r\n");
+    assert_eq!(old.done(), ["1: +OK", "2: +OK"]);
+    old.close(&before);
+    assert_eq!(old.shim.resharding(), ReshardingPhase::Ending, "there is no copy to call back");
+    old.pass(20);
+    assert_eq!(old.done(), ["end"]);
+}
+
+#[test]
+fn what_was_called_back_does_not_keep_a_shim_from_ending() {
+    let (mut old, before, session) = with_a_copy();
+    old.close(&before);
     assert_eq!(old.shim.resharding(), ReshardingPhase::Purging);
-    say(&mut old, Message::Ack(Ack { session, key, version, nothing_held: None }));
+    old.acknowledge(session);
     old.pass(20);
     assert_eq!(old.done(), ["end"], "the node has its place for it still");
     old.step(Input::Storage(StorageEvent::MigrationEnded));

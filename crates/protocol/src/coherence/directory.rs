@@ -51,9 +51,9 @@ impl Directory {
         self.entries.len() > before
     }
 
-    /// Whether anybody may serve a value of the key, now or when it is committed.
+    /// Whether anybody may serve a value of the key, now or when it is committed. One that another write has overtaken never is.
     pub fn has_copies(&self) -> bool {
-        self.entries.iter().any(|entry| entry.servable || entry.pending.is_some())
+        self.entries.iter().any(|entry| entry.servable || entry.pending == Some(self.version))
     }
 
     /// Whether a fill that was registered for `version` may still become a copy.
