@@ -270,10 +270,8 @@ impl Layout {
                     }
                 };
                 push(text, format_args!("storage = {url:?}\nrate_max = {}\n", self.shim_rate_max));
-                let is_last = members.iter().rfind(|other| other.role == LayoutRole::Shim);
-                if let Some(state) =
-                    self.last_shim_state.filter(|_| is_last.is_some_and(|last| last.id == member.id))
-                {
+                let is_last = member.number() == (self.racks * self.servers_per_rack - 1).to_string();
+                if let Some(state) = self.last_shim_state.filter(|_| is_last) {
                     push(text, format_args!("state = {state:?}\n"));
                 }
             }

@@ -34,7 +34,7 @@ Usage: cargo xtask show WHAT [--json] [--minutes M] [--only NAME] [--times N] [-
 
   stall      the longest wait of a write when a node is killed, leaves in order, or never acknowledges
   standby    what clients see when a shim is stopped, killed or hangs, and another process stands by
-  resharding  5 M keys on three servers get a fourth and lose it: keys per second, what clients notice, and without clients
+  resharding 5 M keys on three servers get a fourth and lose it: keys per second, what clients notice, and without clients
   loss       reads at half load while a node is killed and comes back
   fig11      throughput while spine nodes fail one by one and come back (figure 11 of the paper)
   overload   what a cluster does with twice and five times the load that it can carry

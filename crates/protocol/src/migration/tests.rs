@@ -129,6 +129,21 @@ impl World {
         }
     }
 
+    /// Fifty keys that leave are at home.
+    fn find_fifty(&mut self) {
+        self.begin();
+        self.drained();
+        self.answer(HOME, "DBSIZE", ":50");
+        let keys: Vec<String> = (10..60).map(|number| format!("$3\r\nm{number}")).collect();
+        let page = format!("*2\r\n$1\r\n0\r\n*50\r\n{}", keys.join("\r\n"));
+        self.answer(HOME, "SCAN 0 COUNT 256", &page);
+    }
+
+    /// How many keys have been asked for at home since the answers that were looked at.
+    fn dumps(&self) -> usize {
+        self.asked.iter().filter(|(_, _, text)| text.contains("DUMP")).count()
+    }
+
     fn store(&mut self, ticket: u64, lane: Lane, commands: &[&str]) {
         self.step(Input::Store(Store { ticket, lane, reach: Reach::Whole, commands: frames(commands) }));
     }
@@ -503,17 +518,12 @@ fn fewer_are_under_way_while_somebody_asks() {
     let mut world = World::new();
     world.machine.config.transfers_max = 20;
     world.machine.config.transfers_beside_max = 3;
-    world.begin();
-    world.drained();
     world.store(1, SHARED, &["GET a1"]);
-    world.answer(HOME, "DBSIZE", ":50");
-    let keys: Vec<String> = (10..60).map(|number| format!("$3\r\nm{number}")).collect();
-    world.answer(HOME, "SCAN 0 COUNT 256", &format!("*2\r\n$1\r\n0\r\n*50\r\n{}", keys.join("\r\n")));
-    let dumps = |world: &World| world.asked.iter().filter(|(_, _, text)| text.contains("DUMP")).count();
-    assert_eq!(dumps(&world), 3);
+    world.find_fifty();
+    assert_eq!(world.dumps(), 3);
     world.now = Time(world.now.0 + 100_000);
     world.step(Input::Tick);
-    assert_eq!(dumps(&world), 20);
+    assert_eq!(world.dumps(), 20);
 }
 
 #[test]
@@ -521,16 +531,12 @@ fn no_more_begin_in_a_second_than_are_allowed() {
     let mut world = World::new();
     world.machine.config.keys_per_second_max = 10;
     world.machine.config.transfers_max = 100;
-    world.begin();
-    world.drained();
-    world.answer(HOME, "DBSIZE", ":50");
-    let keys: Vec<String> = (10..60).map(|number| format!("$3\r\nm{number}")).collect();
-    world.answer(HOME, "SCAN 0 COUNT 256", &format!("*2\r\n$1\r\n0\r\n*50\r\n{}", keys.join("\r\n")));
+    world.find_fifty();
     let mut dumps = Vec::new();
     for tenth in 0..20 {
         world.now = Time(1_000_000 + tenth * 100_000);
         world.step(Input::Tick);
-        dumps.push(world.asked.iter().filter(|(_, _, text)| text.contains("DUMP")).count());
+        dumps.push(world.dumps());
     }
     assert!((19..=21).contains(&dumps[19]) && dumps[9] <= 11, "{dumps:?}");
 }
