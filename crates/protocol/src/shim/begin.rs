@@ -210,11 +210,16 @@ impl Shim {
     }
 
     pub(super) fn expired(&mut self, step: &mut ShimStep<'_>, from: Peer, message: &Message) {
-        self.statistics.expired += 1;
         let told = match self.waiting.limits().waits() {
             true => self.too_late(step.now),
             false => Bytes::from_static(self.reason_to_refuse(step.now)),
         };
+        // The rule that is counted is the one that the client is told.
+        if told == OVERLOADED {
+            self.statistics.overflowed += 1;
+        } else {
+            self.statistics.expired += 1;
+        }
         if let Some(answer) = requests::refusal(message, told) {
             step.send(from, answer);
         }
