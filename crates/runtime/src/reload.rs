@@ -66,7 +66,12 @@ impl Reloader {
 
     fn read(&self) -> Result<Reloaded, String> {
         let mut current = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let newer = read_again(&current).map_err(|error| error.to_string())?;
+        let newer = current.read_again().map_err(|error| error.to_string())?;
+        if let Err(error) = Certificates::load(&newer) {
+            // Each table whose files are broken keeps what it has, and logs and counts it; the others take theirs.
+            drop(self.certificates.reload());
+            return Err(error.to_string());
+        }
         let (config, reloaded) = current.changed_to(&newer).map_err(|error| error.to_string())?;
         (self.check)(&config)?;
         // What is wrong with single tables is in the log; the others are in use by then.
