@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use anyhow::Context;
 
 /// Programs that the tests start, with the Debian package that holds each.
-const PROGRAMS: [(&str, &str); 18] = [
+const PROGRAMS: [(&str, &str); 19] = [
     ("redis-server", "redis-server"),
     ("redis-cli", "redis-tools"),
     ("redis-benchmark", "redis-tools"),
@@ -23,6 +23,8 @@ const PROGRAMS: [(&str, &str); 18] = [
     ("prove", "perl"),
     ("dpkg-source", "dpkg-dev"),
     ("git", "git"),
+    // The runbooks ask as people do.
+    ("curl", "curl"),
     ("kill", "procps"),
     ("setpriv", "util-linux"),
     ("go", "golang-go"),

@@ -34,6 +34,7 @@ mod redis_cluster;
 mod replicas;
 mod resharding;
 mod resp;
+mod runbooks;
 mod scripts;
 mod sentinel;
 mod short_file;

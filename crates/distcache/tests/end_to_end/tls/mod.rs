@@ -12,9 +12,10 @@ mod reload;
 use std::process::{Command, Output, Stdio};
 
 pub(crate) use authority::Authority;
+pub(crate) use client::TlsClient;
 
 /// `[tls.TABLE]` with the certificate `NAME.crt` and its key.
-fn table(authority: &Authority, table: &str, name: &str, more: &str) -> String {
+pub(crate) fn table(authority: &Authority, table: &str, name: &str, more: &str) -> String {
     let path = |name: &str| authority.path(name).display().to_string();
     let (certificate, key) = (path(&format!("{name}.crt")), path(&format!("{name}.key")));
     format!("[tls.{table}]\ncertificate_file = {certificate:?}\nkey_file = {key:?}\n{more}\n")
