@@ -5,6 +5,7 @@
 //! it was restored at the new one, where nobody has asked for it. So a process that dies anywhere in between leaves a key whose home
 //! the next one can see, and what it does again changes nothing.
 
+mod inspect;
 mod libraries;
 mod moving_key;
 mod route;
@@ -186,6 +187,7 @@ enum MoveQuestion {
     Unwatch,
 }
 
+#[derive(Clone)]
 pub struct Migration {
     config: MigrationConfig,
     phase: MigrationPhase,

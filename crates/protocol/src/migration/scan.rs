@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::collections::btree_map::Entry;
+use std::hash::Hasher;
 use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 use wire::resp::Value;
 
+use super::inspect::hash_all;
 use super::moving_key::{MoveStage, MovingKey};
 use super::servers::MigrationPlace;
 use super::transfer::frame;
@@ -42,6 +44,20 @@ pub(super) struct Scan {
     /// Keys that may begin now, in millionths of one, and as of when.
     credit: u64,
     credited: Time,
+}
+
+impl Scan {
+    pub(super) fn is_round(&self, round: u64) -> bool {
+        self.round == round
+    }
+
+    /// Left out: the number of the round, and how many keys are counted beyond none.
+    pub(super) fn fingerprint(&self, state: &mut impl Hasher) {
+        let Scan { cursor, is_asked, round: _, is_last, page, in_flight, found, failed, .. } = self;
+        let Scan { rests_until, credit, credited, .. } = self;
+        hash_all(&[cursor, is_asked, is_last, page, in_flight, &(*found > 0), &(*failed > 0)], state);
+        hash_all(&[rests_until, credit, credited], state);
+    }
 }
 
 impl Migration {

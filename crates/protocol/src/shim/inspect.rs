@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use wire::{Key, Peer};
 
+use super::handover::Departure;
 use super::holders::HolderLink;
 use super::operation::{KeyState, Operation, Phase};
 use super::{PROOFS_PER_LEASE, Purpose, Shim, StorageState};
@@ -163,6 +164,8 @@ impl Shim {
         (operations, held, barriers).hash(state);
         (&self.watchers, self.watching, self.watches).hash(state);
         self.elastic.fingerprint(now, state);
+        self.fingerprint_departure(now, state);
+        self.resharding.fingerprint(now, state);
         let mut readings: Vec<_> = self.readings.iter().collect();
         readings.sort_unstable_by_key(|(key, _)| key.digest);
         for (key, readings) in readings {
@@ -194,6 +197,16 @@ impl Shim {
         }
         let lane = key.sent_lane;
         ((key.sent > 0).then_some(lane), key.sent, key.writes_sent, key.blocked, key.quarantined).hash(state);
+    }
+
+    fn fingerprint_departure(&self, now: Time, state: &mut impl Hasher) {
+        std::mem::discriminant(&self.departure).hash(state);
+        match &self.departure {
+            Departure::Asking { unheard: peers, until }
+            | Departure::Finishing { silent: peers, until }
+            | Departure::Confirming { unheard: peers, until } => (peers, until.since(now)).hash(state),
+            Departure::Stays | Departure::Revoking | Departure::Leaving | Departure::Left => {}
+        }
     }
 
     /// What the answer to a command at storage would be used for.

@@ -11,6 +11,7 @@
 //! What comes to it is asked of it earlier than it has it, and waits.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const EARLY_MAX: Duration = Duration::from_secs(5);
 
 /// How far a shim is with the keys that leave it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReshardingPhase {
     /// Nothing leaves.
     #[default]
@@ -80,6 +81,14 @@ impl Resharding {
     pub(super) fn new(placement: &Placement) -> Resharding {
         let owners_first = placement.map().shims.iter().map(ShimMember::is_owner).collect();
         Resharding { owners_first, ..Resharding::default() }
+    }
+
+    pub(super) fn fingerprint(&self, now: Time, state: &mut impl Hasher) {
+        let Resharding { phase, looked, settled_in, owners_first, early } = self;
+        (phase, now.since(*looked).min(LOOK), settled_in, owners_first).hash(state);
+        for (since, from, message) in early {
+            (now.since(*since).min(EARLY_MAX), from, message).hash(state);
+        }
     }
 }
 

@@ -66,6 +66,13 @@ impl Storage {
         earlier
     }
 
+    /// The shim that governs goes, and has nothing that a successor would wait for. `inherited`: what is left of the wait for
+    /// those before it.
+    pub(crate) fn leave(&mut self, inherited: Duration) {
+        let same_data = self.recorded.is_none_or(|(_, same_data)| same_data);
+        self.recorded = Some((inherited, same_data));
+    }
+
     /// The server ends, and what was on its way to it; the next one has nothing.
     pub(crate) fn restart(&mut self) {
         self.late.clear();

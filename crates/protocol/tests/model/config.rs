@@ -68,6 +68,8 @@ pub(crate) struct Budget {
     pub(crate) shim_crashes: u8,
     /// A second shim takes over while the first one lives on.
     pub(crate) takeovers: u8,
+    /// The shim that governs is told to leave, so that the next one waits for nobody.
+    pub(crate) handovers: u8,
     /// All connections from shim to storage break.
     pub(crate) losses: u8,
     /// Storage ends and comes back without its data.
@@ -103,6 +105,8 @@ pub(crate) struct Config {
     pub(crate) elastic: bool,
     /// The last node is a router's own, as its shim sees it.
     pub(crate) near: bool,
+    /// Keys are divided anew, and the key goes to another shim.
+    pub(crate) divides: bool,
     pub(crate) lease_ticks: u32,
     /// What later lives of the shim are configured for, if it differs. Then storage keeps a record of how long successors wait.
     pub(crate) later_lease_ticks: Option<u32>,

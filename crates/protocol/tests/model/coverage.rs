@@ -31,10 +31,14 @@ pub(crate) enum Event {
     FurtherServable,
     ToldToLeave,
     Held,
+    HandedOver,
+    /// The shim to which the key has gone writes it.
+    NextWrites,
+    Divided,
 }
 
 impl Event {
-    const ALL: [Event; 24] = [
+    const ALL: [Event; 27] = [
         Event::Hit,
         Event::Joined,
         Event::Poisoned,
@@ -59,6 +63,9 @@ impl Event {
         Event::FurtherServable,
         Event::ToldToLeave,
         Event::Held,
+        Event::HandedOver,
+        Event::NextWrites,
+        Event::Divided,
     ];
 }
 

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use protocol::node;
-use protocol::shim;
+use protocol::shim::{self, ReshardingPhase};
+use protocol::storage::StorageEvent;
 use smallvec::SmallVec;
 use stateright::{Model, Property};
 use wire::message::{Execute, Heat, Read, SetDegree};
-use wire::{Degree, Key, Message, NodeId, Peer, RouterId, View};
+use wire::{Degree, Key, Message, NodeId, Peer, Relocation, RouterId, View};
 
 use super::backend::What;
 use super::config::{Start, Ticks, Write};
@@ -16,7 +17,7 @@ use super::idle;
 use super::network::Envelope;
 use super::properties;
 use super::setup::Cluster;
-use super::state::{NodeCell, OpenRead, SHIM, ShimCell, State, time};
+use super::state::{NEXT, NodeCell, OpenRead, SHIM, ShimCell, State, time};
 
 const ROUTER: Peer = Peer::Router(RouterId(0));
 /// The number of the first write; reads have lower ones.
@@ -81,6 +82,14 @@ pub(crate) enum Action {
     DoubleNode(usize),
     CrashShim,
     TakeOver,
+    HandOver,
+    /// Storage hears that a shim leaves.
+    TakeLeave(usize),
+    NextStage,
+    NodeStage(usize),
+    ShimStage(usize),
+    /// Storage says that keys have moved, or that it has nothing to do with them any more.
+    StorageMoves(usize),
     BringUp,
     LoseConnections,
     RestartStorage,
@@ -103,6 +112,9 @@ impl Cluster {
                 }
                 _ => {
                     for to in 0..state.shims.len() {
+                        if envelope.to != Peer::Shim(state.shims[to].id) {
+                            continue;
+                        }
                         let asks = matches!(envelope.message, Message::Fetch(_) | Message::Read(_));
                         if !asks || self.has_room(&state.shims[to]) {
                             actions.push(Action::Deliver { envelope: Arc::clone(envelope), to });
@@ -142,8 +154,12 @@ impl Cluster {
             actions.extend((0..state.nodes.len()).map(Action::TickNode));
         }
         for (index, shim) in state.shims.iter().enumerate() {
-            if free || index < state.governing() {
+            let replaced = shim.id == SHIM && index < state.governing();
+            if free || replaced {
                 actions.push(Action::TickShim(index));
+            }
+            if shim.takes_leave && !shim.fenced {
+                actions.push(Action::TakeLeave(index));
             }
             for (lane, commands) in shim.lanes.iter().enumerate() {
                 if commands.iter().any(|command| command.done.is_none()) {
@@ -231,6 +247,9 @@ impl Cluster {
         if may(budget.takeovers) {
             actions.push(Action::TakeOver);
         }
+        if may(budget.handovers) {
+            actions.push(Action::HandOver);
+        }
         if may(budget.losses) && governing.in_flight().next().is_some() {
             actions.push(Action::LoseConnections);
         }
@@ -242,6 +261,66 @@ impl Cluster {
         }
         if may(budget.remaps) {
             actions.extend([Action::RemapShim, Action::RemapNode]);
+        }
+    }
+
+    /// The maps by which keys are divided anew, and what the storage of those whose keys leave says. Nobody but these is waited
+    /// for: others may act on old maps for as long as they like.
+    fn divisions(&self, state: &State, actions: &mut Vec<Action>) {
+        let latest = state.stage;
+        let owner = &state.shims[state.governing()];
+        let phase = owner.machine.resharding();
+        let is_over = match self.stages[latest].map().shims[usize::from(SHIM.0)].relocation {
+            _ if owner.stage < latest => false,
+            Relocation::Moving => latest == 0 || phase == ReshardingPhase::Moved,
+            Relocation::Announced | Relocation::Gone => true,
+            Relocation::Closing => phase == ReshardingPhase::Ended,
+        };
+        if is_over && latest + 1 < self.stages.len() {
+            actions.push(Action::NextStage);
+        }
+        let late = |stage: usize| stage < latest;
+        let nodes = state.nodes.iter().enumerate().filter(|(_, node)| late(node.stage));
+        actions.extend(nodes.map(|(node, _)| Action::NodeStage(node)));
+        for (index, shim) in state.shims.iter().enumerate() {
+            if late(shim.stage) {
+                actions.push(Action::ShimStage(index));
+            }
+            if shim.moves || shim.ends {
+                actions.push(Action::StorageMoves(index));
+            }
+        }
+    }
+
+    fn divide(&self, state: &mut State, action: &Action) {
+        let latest = Arc::clone(&self.stages[state.stage]);
+        match *action {
+            Action::NextStage => {
+                state.stage += 1;
+                if state.stage + 1 == self.stages.len() {
+                    self.coverage.note(Event::Divided);
+                }
+            }
+            Action::NodeStage(node) => {
+                state.nodes[node].stage = state.stage;
+                self.step_node(state, node, node::Input::Map(latest));
+            }
+            Action::ShimStage(shim) => {
+                state.shims[shim].stage = state.stage;
+                self.step_shim(state, shim, shim::Input::Map(latest));
+            }
+            Action::StorageMoves(shim) => {
+                let cell = &mut state.shims[shim];
+                let event = match std::mem::take(&mut cell.moves) {
+                    true => StorageEvent::Migrated,
+                    false => {
+                        cell.ends = false;
+                        StorageEvent::MigrationEnded
+                    }
+                };
+                self.step_shim(state, shim, shim::Input::Storage(event));
+            }
+            _ => self.fail(state, action),
         }
     }
 
@@ -263,6 +342,7 @@ impl Cluster {
             Action::TickShim(shim) => self.step_shim(state, shim, shim::Input::Tick),
             Action::Run { shim, lane } => self.run_command(state, shim, lane),
             Action::Answer { shim, lane } => self.answer_command(state, shim, lane),
+            Action::TakeLeave(shim) => self.take_leave(state, shim),
             Action::RunLate(index) => {
                 let write = state.storage.late.remove(index);
                 self.coverage.note(Event::LateWrite);
@@ -311,7 +391,7 @@ impl Cluster {
                 }
             }
             Action::Write { shim, write } => self.write(state, shim, write),
-            _ => self.fail(state, action),
+            _ => self.divide(state, action),
         }
     }
 
@@ -381,7 +461,16 @@ impl Cluster {
                 budget.takeovers -= 1;
                 self.take_over(state);
             }
-            Action::BringUp => self.bring_up(state),
+            Action::HandOver => {
+                budget.handovers -= 1;
+                let governing = state.governing();
+                self.step_shim(state, governing, shim::Input::HandOver);
+                self.take_over(state);
+            }
+            Action::BringUp => {
+                let governing = state.governing();
+                self.bring_up(state, governing);
+            }
             Action::LoseConnections => {
                 budget.losses -= 1;
                 let governing = state.governing();
@@ -394,12 +483,7 @@ impl Cluster {
             Action::Fence => self.fence(state),
             Action::Relink(node) => {
                 budget.relinks -= 1;
-                let governing = state.governing();
-                self.step_node(state, node, node::Input::Unlinked(Peer::Shim(SHIM)));
-                self.step_node(state, node, node::Input::Linked(Peer::Shim(SHIM)));
-                let peer = Peer::Node(state.nodes[node].id);
-                self.step_shim(state, governing, shim::Input::Unlinked(peer));
-                self.step_shim(state, governing, shim::Input::Linked(peer));
+                self.relink(state, node);
             }
             Action::RemapShim => {
                 budget.remaps -= 1;
@@ -418,20 +502,32 @@ impl Cluster {
         }
     }
 
+    fn relink(&self, state: &mut State, node: usize) {
+        let governing = state.governing();
+        self.step_node(state, node, node::Input::Unlinked(Peer::Shim(SHIM)));
+        self.step_node(state, node, node::Input::Linked(Peer::Shim(SHIM)));
+        let peer = Peer::Node(state.nodes[node].id);
+        self.step_shim(state, governing, shim::Input::Unlinked(peer));
+        self.step_shim(state, governing, shim::Input::Linked(peer));
+    }
+
     fn start(&self) -> State {
         let nodes = 0..self.config.nodes;
         let nodes = nodes.map(|index| {
             let id = NodeId(index as u16);
             NodeCell::new(id, self.start_node(id, 0, time(START)), START, 0)
         });
+        let ids = if self.config.divides { &[SHIM, NEXT][..] } else { &[SHIM] };
+        let shims = ids.iter().map(|id| ShimCell::new(*id, self.start_shim(*id, 0), START, 0));
         let mut state = State {
             nodes: nodes.collect(),
-            shims: SmallVec::from_iter([ShimCell::new(self.start_shim(0), START, 0)]),
+            shims: shims.collect(),
             network: Default::default(),
             storage: Default::default(),
             reads: SmallVec::new(),
             written: 0,
             refused: SmallVec::new(),
+            stage: 0,
             unfenced: false,
             budget: self.config.budget.clone(),
             broken: None,
@@ -439,8 +535,10 @@ impl Cluster {
             sent: SmallVec::new(),
         };
         state.storage.value = 5;
-        self.bring_up(&mut state);
-        self.step_shim(&mut state, 0, shim::Input::Tick);
+        for shim in 0..state.shims.len() {
+            self.bring_up(&mut state, shim);
+            self.step_shim(&mut state, shim, shim::Input::Tick);
+        }
         self.settle(&mut state);
         if self.config.start != Start::Cold {
             self.warm_up(&mut state);
@@ -524,6 +622,7 @@ impl Model for Cluster {
         }
         self.deliveries(state, actions);
         self.machines(state, actions);
+        self.divisions(state, actions);
         self.clients(state, actions);
         self.faults(state, actions);
     }

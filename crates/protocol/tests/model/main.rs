@@ -18,8 +18,12 @@
 //! - **Clients**: writes in a given order, among them one whose value rides on INV, one that does not, a barrier and a
 //!   blocking command; reads of two views at nodes. Offers are the only way into a node, so that heat decides nothing,
 //!   and another shim's large object is what pushes a key out.
-//! - **Faults**: evictions, crashes of nodes and shims, takeovers, lost connections, links that break, remaps, drains. How
-//!   many of each is the configuration's budget (`table`); it is what makes the number of states finite.
+//! - **Faults**: evictions, crashes of nodes and shims, takeovers, handovers to one that stands by, lost connections, links
+//!   that break, remaps, drains. How many of each is the configuration's budget (`table`); it is what makes the number of
+//!   states finite.
+//! - **Keys that are divided anew**: the key goes from one shim to another, as map follows map. Whoever is not waited for acts
+//!   on old maps for as long as it likes, and clients ask either shim at any time. That the server which has the key is one
+//!   all the time is `moving`'s: the machine that moves a key between two servers, alone.
 //!
 //! Left out: time to live, several keys, more than one router, the limit of storage. The simulator has them.
 //!
@@ -34,6 +38,7 @@ mod config;
 mod coverage;
 mod explore;
 mod idle;
+mod moving;
 mod network;
 mod properties;
 mod run;

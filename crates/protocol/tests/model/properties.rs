@@ -6,7 +6,7 @@ use super::backend::{self, What};
 use super::config::TICK;
 use super::coverage::Event;
 use super::setup::Cluster;
-use super::state::{Broken, NodeCell, SHIM, State};
+use super::state::{Broken, NEXT, NodeCell, SHIM, ShimCell, State};
 
 pub(crate) fn all() -> Vec<Property<Cluster>> {
     vec![
@@ -64,12 +64,13 @@ fn equals_storage(cluster: &Cluster, state: &State) -> bool {
 }
 
 fn in_the_directory(cluster: &Cluster, state: &State) -> bool {
-    let shim = &state.shims[state.governing()];
-    if !shim.up || shim.machine.holds_writes(shim.now()) {
-        return true;
-    }
-    servable(cluster, state)
-        .all(|node| shim.machine.would_invalidate(&cluster.key, cluster.holder(state.nodes[node].id)))
+    let writes = |shim: &&ShimCell| {
+        shim.up && !shim.fenced && cluster.owns(shim) && !shim.machine.holds_writes(shim.now())
+    };
+    let knows = |shim: &ShimCell, node: usize| {
+        shim.machine.would_invalidate(&cluster.key, cluster.holder(state.nodes[node].id))
+    };
+    state.shims.iter().filter(writes).all(|shim| servable(cluster, state).all(|node| knows(shim, node)))
 }
 
 /// A reader there would see that it is gone, while others see it still.
@@ -90,9 +91,11 @@ fn no_read_beside_a_lost_copy(cluster: &Cluster, state: &State) -> bool {
 
 /// Whether the lease ends first at the node; a shim that has crashed thinks nothing.
 fn lease_ends_first(cluster: &Cluster, state: &State) -> bool {
-    state.nodes.iter().all(|node| {
-        let Some(session) = node.machine.leased(node.now(), SHIM) else { return true };
-        let opener = state.shims.iter().find(|shim| session >> 32 == u64::from(shim.life) + 1);
+    let of = |id| state.nodes.iter().map(move |node| (node, id));
+    of(SHIM).chain(of(NEXT)).all(|(node, id)| {
+        let Some(session) = node.machine.leased(node.now(), id) else { return true };
+        let mut processes = state.shims.iter().filter(|shim| shim.id == id);
+        let opener = processes.find(|shim| session >> 32 == u64::from(shim.life) + 1);
         opener.is_none_or(|shim| {
             // One that waits after a restart of storage has given up every session at once.
             let waits = shim.machine.holds_writes(shim.now());

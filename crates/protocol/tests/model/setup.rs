@@ -6,20 +6,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use protocol::heat::HeatConfig;
 use protocol::node::{self, Admission, Node, NodeConfig, NodeSettings};
-use protocol::placement::{Placement, Secret};
+use protocol::placement::{Custody, Placement, Secret};
 use protocol::requests::RequestLimits;
 use protocol::shim::{Shim, ShimConfig, ShimSettings};
 use protocol::time::Time;
 use wire::message::{Fill, Offer};
 use wire::{
     ClusterMap, Degree, Key, LayerMap, LayerSet, Message, NodeId, NodeMember, Partition, Peer, RackId,
-    RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember, Status, View,
+    Relocation, RouterId, SHARE_WHOLE, Sharding, ShimId, ShimMember, ShimState, Status, View,
 };
 
 use super::backend;
 use super::config::Config;
 use super::coverage::Coverage;
-use super::state::SHIM;
+use super::state::{NEXT, SHIM, ShimCell};
 
 /// A shim that stands for the rest of the cluster: its one key pushes the key out of a full node.
 pub(crate) const OTHER: ShimId = ShimId(1);
@@ -33,6 +33,8 @@ const HEAT: u32 = u32::MAX;
 pub(crate) struct Cluster {
     pub(crate) config: Config,
     pub(crate) placement: Arc<Placement>,
+    /// The maps by which keys are divided anew, from the first one to the last.
+    pub(crate) stages: Vec<Arc<Placement>>,
     /// After a remap: the first node is down.
     pub(crate) remapped: Arc<Placement>,
     pub(crate) key: Key,
@@ -50,7 +52,14 @@ impl Cluster {
         let placement = placement(&config, true);
         let placement_of = &placement;
         let named = |number: u32| placement.key(0, Bytes::from(format!("k{number}")));
-        let of = |shim: ShimId| (0..).map(named).filter(move |key| placement_of.shim(key) == shim).take(16);
+        let stages = stages(&placement);
+        let leaves =
+            |shim, key: &Key| stages.last().is_some_and(|_| stages[1].departure(shim, &key.bytes).is_some());
+        // The key goes with the others, and the filler never does.
+        let is_meant = |shim, key: &Key| {
+            placement_of.shim(key) == shim && (!config.divides || leaves(shim, key) == (shim == SHIM))
+        };
+        let of = |shim: ShimId| (0..).map(named).filter(move |key| is_meant(shim, key)).take(16);
         // Of equally hot objects the one with the lowest digest leaves first.
         let key = of(SHIM).min_by_key(|key| key.digest).expect("keys of the shim");
         let filler = of(OTHER).max_by_key(|key| key.digest).expect("keys of the other shim");
@@ -63,6 +72,7 @@ impl Cluster {
             remapped: self::placement(&config, false),
             coverage: Coverage::default(),
             config,
+            stages,
             placement,
             key,
             filler,
@@ -85,6 +95,11 @@ impl Cluster {
             Peer::Router(RouterId(router)) if router >= NEAR_FIRST => Peer::Node(NodeId(router - NEAR_FIRST)),
             holder => holder,
         }
+    }
+
+    /// Whether the shim takes the key for its own.
+    pub(crate) fn owns(&self, shim: &ShimCell) -> bool {
+        self.stages[shim.stage].custody(shim.id, &self.key) == Custody::Own
     }
 
     pub(crate) fn views(&self) -> [View; 2] {
@@ -124,8 +139,8 @@ impl Cluster {
         };
         let mut node = Node::new(config, Arc::clone(&self.placement));
         let mut effects = Vec::new();
-        for shim in [SHIM, OTHER] {
-            node.step(now, node::Input::Linked(Peer::Shim(shim)), &mut effects);
+        for shim in &self.placement.map().shims {
+            node.step(now, node::Input::Linked(Peer::Shim(shim.id)), &mut effects);
         }
         // The once-a-second work is done for the next hundred ticks.
         node.step(now, node::Input::Tick, &mut effects);
@@ -177,9 +192,9 @@ impl Cluster {
     }
 
     /// A shim as it starts: it has not reached storage.
-    pub(crate) fn start_shim(&self, life: u8) -> Shim {
+    pub(crate) fn start_shim(&self, id: ShimId, life: u8) -> Shim {
         let config = ShimConfig {
-            id: SHIM,
+            id,
             lease: self.config.lease_of(life),
             lease_limits: self.config.lease_limits(),
             blocking_max: 2,
@@ -232,7 +247,37 @@ fn placement(config: &Config, first_up: bool) -> Arc<Placement> {
         level: 1,
         layers,
         sharding: Sharding::Ring,
-        shims: [SHIM, OTHER].map(|id| ShimMember::new(id, RackId(id.0))).to_vec(),
+        shims: shims(config.divides).collect(),
     };
+    place(map)
+}
+
+fn place(map: ClusterMap) -> Arc<Placement> {
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
+}
+
+/// The third one has no keys at first.
+fn shims(divides: bool) -> impl Iterator<Item = ShimMember> {
+    let all = [SHIM, OTHER, NEXT].map(|id| ShimMember::new(id, RackId(id.0)));
+    let states = [ShimState::Normal, ShimState::Normal, ShimState::Absent];
+    let all = all.into_iter().zip(states).map(|(shim, state)| ShimMember { state, ..shim });
+    all.take(if divides { 3 } else { 2 })
+}
+
+/// The map as it is, and where there is a third shim those by which keys go to it.
+fn stages(first: &Arc<Placement>) -> Vec<Arc<Placement>> {
+    let mut stages = vec![Arc::clone(first)];
+    if first.map().shims.len() < 3 {
+        return stages;
+    }
+    let steps = [Relocation::Moving, Relocation::Announced, Relocation::Closing, Relocation::Gone];
+    let joining = steps.map(|relocation| (ShimState::Joining, relocation));
+    for (state, relocation) in joining.into_iter().chain([(ShimState::Normal, Relocation::Moving)]) {
+        let mut map = first.map().clone();
+        map.epoch = first.epoch() + stages.len() as u32;
+        map.shims[usize::from(NEXT.0)].state = state;
+        map.shims[..usize::from(NEXT.0)].iter_mut().for_each(|shim| shim.relocation = relocation);
+        stages.push(place(map));
+    }
+    stages
 }

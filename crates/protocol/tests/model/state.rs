@@ -15,6 +15,8 @@ use super::config::{Budget, TICK, Write};
 use super::network::{Envelope, Network};
 
 pub(crate) const SHIM: ShimId = ShimId(0);
+/// To which the key goes where keys are divided anew.
+pub(crate) const NEXT: ShimId = ShimId(2);
 
 /// Machines are shared between states: only the one that steps is copied.
 #[derive(Clone)]
@@ -25,11 +27,15 @@ pub(crate) struct NodeCell {
     pub(crate) tick: u64,
     /// How often it has crashed.
     pub(crate) life: u8,
+    /// The last of the maps by which keys are divided anew that it acts on.
+    pub(crate) stage: usize,
     pub(crate) digest: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct ShimCell {
+    /// Several processes may have one.
+    pub(crate) id: ShimId,
     pub(crate) machine: Arc<Shim>,
     pub(crate) tick: u64,
     pub(crate) life: u8,
@@ -37,6 +43,15 @@ pub(crate) struct ShimCell {
     pub(crate) up: bool,
     /// A successor's fence has cut it off from storage.
     pub(crate) fenced: bool,
+    /// It is ready to go, and storage has not heard of it.
+    pub(crate) takes_leave: bool,
+    /// When no lease of those before it runs any more.
+    pub(crate) others_end: Time,
+    /// The last of the maps by which keys are divided anew that it acts on.
+    pub(crate) stage: usize,
+    /// Its storage has to move keys, and to end with that.
+    pub(crate) moves: bool,
+    pub(crate) ends: bool,
     /// Connections to storage by RESP version, and the one of blocking commands.
     pub(crate) lanes: [Arc<Vec<InFlight>>; 3],
     pub(crate) digest: u64,
@@ -80,7 +95,7 @@ pub(crate) enum Broken {
 pub(crate) struct State {
     /// Each in its place, and then further processes with the id of one.
     pub(crate) nodes: SmallVec<[NodeCell; 2]>,
-    /// In the order of their starts: the last one governs.
+    /// In the order of their starts: the last one with an id governs.
     pub(crate) shims: SmallVec<[ShimCell; 2]>,
     pub(crate) network: Network,
     pub(crate) storage: Storage,
@@ -88,6 +103,8 @@ pub(crate) struct State {
     pub(crate) written: usize,
     /// Writes of which a client was told that they are not executed.
     pub(crate) refused: SmallVec<[Write; 2]>,
+    /// The last map by which keys are divided anew.
+    pub(crate) stage: usize,
     /// A connection has broken and no fence has followed.
     pub(crate) unfenced: bool,
     pub(crate) budget: Budget,
@@ -104,7 +121,7 @@ pub(crate) fn time(tick: u64) -> Time {
 
 impl NodeCell {
     pub(crate) fn new(id: NodeId, machine: Node, tick: u64, life: u8) -> NodeCell {
-        let mut cell = NodeCell { id, machine: Arc::new(machine), tick, life, digest: 0 };
+        let mut cell = NodeCell { id, machine: Arc::new(machine), tick, life, stage: 0, digest: 0 };
         cell.refresh();
         cell
     }
@@ -115,16 +132,31 @@ impl NodeCell {
 
     pub(crate) fn refresh(&mut self) {
         let mut digest = DefaultHasher::new();
-        self.machine.fingerprint(self.now(), SHIM, &mut digest);
+        for shim in [SHIM, NEXT] {
+            self.machine.fingerprint(self.now(), shim, &mut digest);
+        }
         self.digest = digest.finish();
     }
 }
 
 impl ShimCell {
-    pub(crate) fn new(machine: Shim, tick: u64, life: u8) -> ShimCell {
+    pub(crate) fn new(id: ShimId, machine: Shim, tick: u64, life: u8) -> ShimCell {
         let lanes = std::array::from_fn(|_| Arc::default());
-        let mut cell =
-            ShimCell { machine: Arc::new(machine), tick, life, up: false, fenced: false, lanes, digest: 0 };
+        let mut cell = ShimCell {
+            id,
+            machine: Arc::new(machine),
+            tick,
+            life,
+            up: false,
+            fenced: false,
+            takes_leave: false,
+            others_end: Time(0),
+            stage: 0,
+            moves: false,
+            ends: false,
+            lanes,
+            digest: 0,
+        };
         cell.refresh();
         cell
     }
@@ -145,7 +177,8 @@ impl ShimCell {
                 self.machine.ticket_fingerprint(now, command.ticket, &mut digest);
             }
         }
-        (self.up, self.fenced).hash(&mut digest);
+        (self.up, self.fenced, self.takes_leave, self.others_end.since(now)).hash(&mut digest);
+        (self.moves, self.ends).hash(&mut digest);
         self.digest = digest.finish();
     }
 
@@ -157,7 +190,7 @@ impl ShimCell {
 
 impl State {
     pub(crate) fn governing(&self) -> usize {
-        self.shims.len() - 1
+        self.shims.iter().rposition(|shim| shim.id == SHIM).expect("it is never taken away")
     }
 
     /// Whether nothing that storage holds now has been read since it lost what it held.
@@ -202,16 +235,16 @@ impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let earliest = self.ticks().min().unwrap_or(0);
         for node in &self.nodes {
-            (node.id, node.digest, node.tick - earliest, node.life).hash(state);
+            (node.id, node.digest, node.tick - earliest, node.life, node.stage).hash(state);
         }
         for shim in &self.shims {
-            (shim.digest, shim.tick - earliest, shim.life).hash(state);
+            (shim.id, shim.digest, shim.tick - earliest, shim.life, shim.stage).hash(state);
         }
         let mut late = self.storage.late.clone();
         late.sort_unstable();
         let Storage { value, lost, recorded, .. } = self.storage;
         (self.network_digest, value, lost, recorded, late).hash(state);
-        self.reads.hash(state);
+        (&self.reads, self.stage).hash(state);
         (self.written, &self.refused[..], self.unfenced, &self.budget, &self.broken).hash(state);
     }
 }

@@ -17,7 +17,7 @@ use super::coverage::Event;
 use super::explore::FIRST_WRITE;
 use super::network::Envelope;
 use super::setup::Cluster;
-use super::state::{Broken, NodeCell, SHIM, ShimCell, State, time};
+use super::state::{Broken, NEXT, NodeCell, SHIM, ShimCell, State, time};
 
 impl Cluster {
     pub(crate) fn step_node(&self, state: &mut State, index: usize, input: node::Input) {
@@ -50,7 +50,7 @@ impl Cluster {
         for node::Effect::Send { to, message } in effects {
             match (to, message) {
                 (Peer::Router(_), Message::Reply(reply)) => self.answer_read(state, &reply),
-                (Peer::Shim(SHIM), message) => {
+                (Peer::Shim(SHIM | NEXT), message) => {
                     let from = Peer::Node(state.nodes[index].id);
                     state.send(Envelope::new(from, to, message));
                 }
@@ -67,8 +67,8 @@ impl Cluster {
         {
             *peer = self.holder(node);
         }
-        let governing = state.governing();
         let cell = &mut state.shims[index];
+        let id = cell.id;
         let mut machine = shim::Shim::clone(&cell.machine);
         let (now, before) = (cell.now(), machine.statistics());
         let mut effects = Vec::new();
@@ -81,7 +81,6 @@ impl Cluster {
         if cell.fenced && after.grants > before.grants {
             self.coverage.note(Event::ReplacedShimGranted);
         }
-        debug_assert!(index <= governing, "shims are numbered in the order of their starts");
         cell.machine = Arc::new(machine);
         if let Err(panic) = result {
             state.broken = Some(Broken::Panicked(words(&*panic)));
@@ -99,7 +98,7 @@ impl Cluster {
                         Message::Reject(_) => self.coverage.note(Event::NumberRejected),
                         _ => {}
                     }
-                    state.send(Envelope::new(Peer::Shim(SHIM), to, message));
+                    state.send(Envelope::new(Peer::Shim(id), to, message));
                 }
                 shim::Effect::Send { message: Message::Reply(reply), .. } if reply.status == Status::Busy => {
                     let number = reply.request.checked_sub(FIRST_WRITE);
@@ -108,14 +107,16 @@ impl Cluster {
                 shim::Effect::Store(store) => {
                     self.send_command(&mut state.shims[index], store, &mut answered)
                 }
+                shim::Effect::HandOver => state.shims[index].takes_leave = true,
+                shim::Effect::Migrate { destinations, .. } => {
+                    state.shims[index].moves |= !destinations.is_empty();
+                }
+                shim::Effect::EndMigration => state.shims[index].ends = true,
                 shim::Effect::Send { .. }
                 | shim::Effect::Control { .. }
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. }
-                | shim::Effect::Vacant { .. }
-                | shim::Effect::HandOver
-                | shim::Effect::Migrate { .. }
-                | shim::Effect::EndMigration => {}
+                | shim::Effect::Vacant { .. } => {}
             }
         }
         state.shims[index].refresh();
@@ -131,6 +132,9 @@ impl Cluster {
             return;
         }
         let what = backend::what(&store, self.second);
+        if cell.id == NEXT && matches!(what, What::Write(_)) {
+            self.coverage.note(Event::NextWrites);
+        }
         if what == What::Proof && !self.config.proofs_queue {
             answered.push(store.ticket);
             return;
@@ -238,12 +242,12 @@ impl Cluster {
         self.step_shim(state, governing, shim::Input::Storage(StorageEvent::Fenced));
     }
 
-    /// The shim that governs has fenced all that came before it, and begins.
-    pub(crate) fn bring_up(&self, state: &mut State) {
-        let governing = state.governing();
+    /// A shim has fenced all of its id that came before it, and begins.
+    pub(crate) fn bring_up(&self, state: &mut State, governing: usize) {
         state.storage.late.clear();
         state.unfenced = false;
-        for old in &mut state.shims[..governing] {
+        let id = state.shims[governing].id;
+        for old in state.shims[..governing].iter_mut().filter(|shim| shim.id == id) {
             old.fenced = true;
             for lane in &mut old.lanes {
                 Arc::make_mut(lane).retain(|command| command.done.is_some());
@@ -263,7 +267,12 @@ impl Cluster {
                     false => Unrecorded::Within(Duration::ZERO),
                 })
             },
-            false => state.storage.take_over(&self.config, cell.life, is_first),
+            false => {
+                let earlier = state.storage.take_over(&self.config, cell.life, is_first);
+                let wait = self.config.lease_limits().wait(earlier, None);
+                cell.others_end = cell.now().after(wait);
+                earlier
+            }
         };
         let traits = StorageTraits { short_leases, ..StorageTraits::default() };
         let event = StorageEvent::Up { incarnation, traits, earlier };
@@ -290,14 +299,23 @@ impl Cluster {
         self.strand(state, governing);
         let cell = &state.shims[governing];
         let (tick, life) = (cell.tick, cell.life + 1);
-        state.shims[governing] = ShimCell::new(self.start_shim(life), tick, life);
+        state.shims[governing] = ShimCell::new(SHIM, self.start_shim(SHIM, life), tick, life);
     }
 
     /// A second shim starts for the same storage; the first one does not know.
     pub(crate) fn take_over(&self, state: &mut State) {
         let cell = &state.shims[state.governing()];
         let (tick, life) = (cell.tick, cell.life + 1);
-        state.shims.push(ShimCell::new(self.start_shim(life), tick, life));
+        state.shims.push(ShimCell::new(SHIM, self.start_shim(SHIM, life), tick, life));
+    }
+
+    /// Storage lets nothing of it run any more, and successors need not wait for it.
+    pub(crate) fn take_leave(&self, state: &mut State, shim: usize) {
+        let cell = &mut state.shims[shim];
+        (cell.fenced, cell.takes_leave) = (true, false);
+        state.storage.leave(cell.others_end.since(cell.now()));
+        self.coverage.note(Event::HandedOver);
+        self.step_shim(state, shim, shim::Input::Storage(StorageEvent::Left));
     }
 
     pub(crate) fn advance(&self, state: &mut State, shims: bool, nodes: std::ops::Range<usize>) {
@@ -309,7 +327,7 @@ impl Cluster {
             for index in 0..state.shims.len() {
                 state.shims[index].tick += 1;
                 state.shims[index].refresh();
-                if ticks && index == state.governing() {
+                if ticks && (index == state.governing() || state.shims[index].id == NEXT) {
                     self.step_shim(state, index, shim::Input::Tick);
                 }
             }
@@ -332,7 +350,7 @@ impl Cluster {
     }
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without words").to_owned()
 }

@@ -16,6 +16,8 @@ pub(crate) fn configs() -> Vec<Config> {
         crashes(),
         doubles(),
         lives(),
+        handovers(),
+        divisions(),
         two_nodes(),
         elastic(),
         near(),
@@ -35,6 +37,7 @@ fn base(name: &'static str, writes: &'static [Write], budget: Budget, expected: 
         nodes: 1,
         elastic: false,
         near: false,
+        divides: false,
         lease_ticks: 2,
         later_lease_ticks: None,
         guard_ticks: 0,
@@ -373,6 +376,71 @@ fn lives() -> Vec<Config> {
             Budget { time: 4, shim_crashes: 1, storage_restarts: 1, ..none() },
             &[EarlyCommit, LeaseLost, LateWrite, WriteHeld, WriteWaits],
         )),
+    ]
+}
+
+/// A shim leaves, and its successor waits for nobody.
+fn handovers() -> Vec<Config> {
+    let none = Budget::default;
+    let recorded = |config| Config { later_lease_ticks: Some(2), ..config };
+    vec![
+        recorded(base(
+            "handover",
+            SETS,
+            Budget { time: 2, handovers: 1, ..none() },
+            &[EarlyCommit, LeaseLost, HandedOver, WriteWaits, Revoked],
+        )),
+        recorded(base(
+            "handover-fills",
+            SET,
+            Budget { offers: 1, handovers: 1, ..none() },
+            &[Poisoned, EarlyCommit, Ungranted, HandedOver],
+        )),
+        recorded(base(
+            "handover-twice",
+            SET,
+            Budget { time: 1, handovers: 2, ..none() },
+            &[EarlyCommit, HandedOver, WriteWaits],
+        )),
+        recorded(base(
+            "handover-inherited",
+            SET,
+            Budget { time: 2, takeovers: 1, handovers: 1, ..none() },
+            &[EarlyCommit, LeaseLost, HandedOver, WriteHeld, ReplacedShimGranted, WriteWaits],
+        )),
+        recorded(Config {
+            nodes: 2,
+            ..base(
+                "handover-of-two",
+                SET,
+                Budget { handovers: 1, evictions: 1, ..none() },
+                &[EarlyCommit, HandedOver, Evicted],
+            )
+        }),
+    ]
+}
+
+/// The key goes to another shim while it is written and read; the server that has it is one all the time.
+fn divisions() -> Vec<Config> {
+    let none = Budget::default;
+    let divides = |config| Config { divides: true, lease_ticks: 1, ..config };
+    vec![
+        divides(base(
+            "divided",
+            SET,
+            Budget { time: 2, ..none() },
+            &[EarlyCommit, LeaseLost, Divided, NextWrites, WriteWaits],
+        )),
+        Config {
+            scale: Scale::Deep,
+            ticks: Ticks::Free,
+            ..divides(base(
+                "deep-divided-reads",
+                SET,
+                Budget { reads: 1, ..none() },
+                &[Hit, Poisoned, EarlyCommit, Ungranted, Divided, NextWrites],
+            ))
+        },
     ]
 }
 

@@ -32,6 +32,7 @@ fn state_line(cluster: &Cluster, state: &State) -> String {
             let leases = node.machine.leases(node.now());
             let _ = write!(line, " leased {} {:?}", brief(session), leases[0].remaining);
         }
+        let _ = write!(line, " map {}", node.stage);
         for view in cluster.views() {
             if let Some(copy) = node.machine.servable(node.now(), &cluster.key, view) {
                 let _ = write!(line, " serves {}", shown(&copy));
@@ -40,7 +41,7 @@ fn state_line(cluster: &Cluster, state: &State) -> String {
     }
     for (index, shim) in state.shims.iter().enumerate() {
         let holders: Vec<Peer> = shim.machine.holders(&cluster.key).collect();
-        let _ = write!(line, "; s{index} at {} knows {holders:?}", shim.tick - 1000);
+        let _ = write!(line, "; s{index} at {} map {} knows {holders:?}", shim.tick - 1000, shim.stage);
     }
     if let Some(broken) = &state.broken {
         let _ = write!(line, "; {broken:?}");
