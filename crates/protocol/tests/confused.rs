@@ -510,6 +510,7 @@ impl Confusion {
                 | shim::Effect::Vacant { .. }
                 | shim::Effect::HandOver
                 | shim::Effect::Migrate { .. }
+                | shim::Effect::Prepare { .. }
                 | shim::Effect::EndMigration => {}
             }
         }

@@ -23,12 +23,19 @@ const NODE: Peer = Peer::Node(NodeId(0));
 const OLD: ShimId = ShimId(0);
 const NEW: ShimId = ShimId(1);
 
-/// The map in which the second shim joins.
+/// The map in which the second shim joins, and can have what comes to it.
 fn joining(before: &Placement, epoch: u32, relocation: Relocation) -> Arc<Placement> {
+    divided(before, epoch, [relocation, Relocation::Announced])
+}
+
+/// The same with how far each of them is.
+fn divided(before: &Placement, epoch: u32, relocations: [Relocation; 2]) -> Arc<Placement> {
     let mut map = before.map().clone();
     map.epoch = epoch;
     map.shims[1].state = ShimState::Joining;
-    map.shims[0].relocation = relocation;
+    for (shim, relocation) in map.shims.iter_mut().zip(relocations) {
+        shim.relocation = relocation;
+    }
     Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order"))
 }
 
@@ -93,6 +100,7 @@ impl Tested {
             }
             Effect::Migrate { destinations, .. } if destinations.is_empty() => None,
             Effect::Migrate { destinations, .. } => Some(format!("leave for {destinations:?}")),
+            Effect::Prepare { .. } => Some("prepare".to_owned()),
             Effect::EndMigration => Some("end".to_owned()),
             _ => None,
         });
@@ -183,6 +191,39 @@ fn the_old_one_serves_until_nobody_asks_it_and_ends_what_it_has() {
     old.step(map(5, Relocation::Gone));
     old.ask(4, &leaves, &["GET", &name]);
     assert!(old.done()[0].starts_with("4: -ERR DistCache: this shim does not own the key"));
+}
+
+#[test]
+fn nothing_leaves_before_its_new_shim_can_have_it() {
+    let (mut old, before) = Tested::new(OLD);
+    let (mut new, _) = Tested::new(NEW);
+    let unprepared = || Input::Map(divided(&before, 2, [Relocation::Moving; 2]));
+    old.step(unprepared());
+    new.step(unprepared());
+    assert_eq!((old.done(), old.shim.resharding()), (vec![], ReshardingPhase::Settled));
+    assert_eq!((new.done(), new.shim.resharding()), (vec!["prepare".to_owned()], ReshardingPhase::Preparing));
+    new.step(unprepared());
+    assert!(new.done().is_empty(), "it has begun");
+    new.step(Input::Storage(StorageEvent::Migrated));
+    assert_eq!(new.shim.resharding(), ReshardingPhase::Prepared);
+    let up = |incarnation| StorageEvent::Up {
+        incarnation,
+        traits: StorageTraits::default(),
+        earlier: EarlierIncarnations::NONE,
+    };
+    new.step(Input::Storage(up(2)));
+    assert_eq!(new.done(), ["prepare"], "another server may have what that one had not");
+    new.step(Input::Storage(StorageEvent::Migrated));
+    let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
+    new.ask(1, &leaves, &["INCR", "x"]);
+    new.step(Input::Map(joining(&before, 3, Relocation::Moving)));
+    old.step(Input::Map(joining(&before, 3, Relocation::Moving)));
+    assert_eq!(old.done(), ["leave for [ShimId(1)]"]);
+    assert_eq!(
+        (new.done(), new.shim.resharding()),
+        (vec![], ReshardingPhase::Settled),
+        "it is not asked again"
+    );
 }
 
 #[test]

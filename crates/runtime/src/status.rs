@@ -152,6 +152,8 @@ impl ReshardingStatus {
     pub fn new(phase: ReshardingPhase, progress: Option<MigrationProgress>) -> ReshardingStatus {
         let phase = match phase {
             ReshardingPhase::Settled => "settled",
+            ReshardingPhase::Preparing => "preparing",
+            ReshardingPhase::Prepared => "prepared",
             ReshardingPhase::Moving => "moving",
             ReshardingPhase::Moved => "moved",
             ReshardingPhase::Purging | ReshardingPhase::Ending => "closing",
@@ -164,6 +166,8 @@ impl ReshardingStatus {
     pub fn phase(&self) -> ReshardingPhase {
         match &self.phase[..] {
             "" | "settled" => ReshardingPhase::Settled,
+            "preparing" => ReshardingPhase::Preparing,
+            "prepared" => ReshardingPhase::Prepared,
             "moved" => ReshardingPhase::Moved,
             "closing" => ReshardingPhase::Ending,
             "ended" => ReshardingPhase::Ended,

@@ -137,6 +137,9 @@ impl ShimDriver {
                         let departures = Arc::new(keys);
                         store(io, StorageInput::Migrate { departures, destinations, again });
                     }
+                    Effect::Prepare { keys } => {
+                        store(io, StorageInput::Prepare { departures: Arc::new(keys) });
+                    }
                     Effect::EndMigration => store(io, StorageInput::EndMigration),
                     Effect::Purged { number, copies } => {
                         if let Some(done) = self.purges.remove(&number) {

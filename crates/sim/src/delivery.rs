@@ -245,6 +245,10 @@ impl Cluster {
                             let input = StorageInput::Migrate { departures, destinations, again };
                             self.step_storage(host, input);
                         }
+                        shim::Effect::Prepare { keys } => {
+                            let departures = Arc::new(keys);
+                            self.step_storage(host, StorageInput::Prepare { departures });
+                        }
                         shim::Effect::EndMigration => self.step_storage(host, StorageInput::EndMigration),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),
                     }

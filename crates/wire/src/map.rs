@@ -151,7 +151,7 @@ pub struct ShimMember {
     pub relocation: Relocation,
 }
 
-/// How far keys are that leave a shim's storage.
+/// How far keys are that leave a shim's storage; of a shim to which they come, `Moving` until it can have them, and then `Announced`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Relocation {
     /// The shim has them, whichever server they are at.

@@ -123,6 +123,29 @@ impl Trial {
         counts
     }
 
+    /// Keys of the third server are at the first one as well with what they were before, as if that had come back from an old backup.
+    fn leave_old_values(&self) -> Vec<String> {
+        let keys = self.servers[2].connect().call(&["KEYS", "data:*0"]);
+        let keys: Vec<String> = keys.elements().expect("a list").iter().map(text).collect();
+        let mut first = self.servers[0].connect();
+        for key in &keys {
+            first.call(&["SET", key, "old"]);
+        }
+        keys
+    }
+
+    /// Takes away those that are not the first one's, and that nobody has touched; among the others is none.
+    fn forget_old_values(&self, keys: &[String]) {
+        let (mut first, mut second) = (self.servers[0].connect(), self.servers[1].connect());
+        let elsewhere = |key: &&String| second.call(&["EXISTS", key]) == Value::Integer(1);
+        let (others, own): (Vec<&String>, Vec<&String>) = keys.iter().partition(elsewhere);
+        assert!(others.len() > 100 && own.len() > 100, "{} and {}", others.len(), own.len());
+        for key in others {
+            assert_eq!(text(&first.call(&["GET", key])), "old", "{key}: it does not come here");
+            first.call(&["DEL", key]);
+        }
+    }
+
     fn no_errors(&self, what: &str) {
         self.history.wait_for(2000, 100);
         let report = self.history.report();
@@ -156,7 +179,16 @@ fn a_server_gets_its_part_of_the_keys_while_clients_write() {
     assert!(refused.contains("it has no keys"), "{refused}");
     let refused = trial.cluster.command(trial.cluster.layout.controller, &["storage", "remove", "shim-1"]);
     assert!(refused.expect_err("no file says so").contains("state = \"leaving\""));
-    trial.begin(&["add", MOVER]);
+    // Somebody else's, perhaps: nobody but the operator knows.
+    trial.servers[2].connect().call(&["SET", "precious", "1"]);
+    trial.begin(&["add", MOVER, "--no-wait"]);
+    until("it says what it waits for", || {
+        let reason = trial.shims()[2]["resharding"]["reason"].as_str().unwrap_or_default().to_owned();
+        reason.contains("has 1 keys already").then_some(())
+    });
+    assert_eq!((trial.moved(), trial.counts()[2]), (0, 0));
+    trial.servers[2].connect().call(&["DEL", "precious"]);
+    until("nothing moves any more", || (!trial.is_under_way()).then_some(()));
     trial.no_errors("keys have moved");
     let counts = trial.counts();
     assert!(counts.iter().all(|count| (KEYS / 4..KEYS / 2).contains(count)), "{counts:?}");
@@ -176,8 +208,10 @@ fn a_server_gives_its_keys_to_the_others_and_is_taken_away() {
     assert!(trial.counts().iter().all(|count| *count > KEYS / 4));
     let refused = trial.change("add").expect_err("it has keys");
     assert!(refused.contains("it has keys already"), "{refused}");
+    let old = trial.leave_old_values();
     trial.begin(&["remove", MOVER]);
     trial.no_errors("keys have moved");
+    trial.forget_old_values(&old);
     let counts = trial.counts();
     assert!(counts[2] == 0 && counts.iter().all(|count| *count == 0 || *count > KEYS / 3), "{counts:?}");
     // Nobody needs it any more.

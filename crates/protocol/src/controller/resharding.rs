@@ -2,7 +2,8 @@
 //!
 //! A stage is a map. The next one comes once every member that lives acts on the last, because no two shims have a key in two maps that
 //! follow each other (`Placement::custody`), and in others they may. A member that is cut off from the controllers acts on an old one: as
-//! a router or a node it is refused, as a new owner it waits, and an old one is waited for.
+//! a router or a node it is refused, as a new owner it waits, and an old one is waited for. Before the first stage each shim to which
+//! keys come says that its storage has nothing left of them.
 
 use std::collections::BTreeMap;
 
@@ -122,10 +123,30 @@ impl Reports {
         }
     }
 
+    /// Which shims can have the keys that come to them, and were not marked so.
+    fn prepared(&self, map: &ClusterMap) -> Vec<ShimId> {
+        let sources = sources(map);
+        let waits = |shim: &&ShimMember| {
+            shim.will_be_owner() && !sources.contains(&shim.id) && shim.relocation == Relocation::Moving
+        };
+        let says = |shim: &ShimId| {
+            let acts = self.epochs.get(&Peer::Shim(*shim)).is_some_and(|acts| *acts >= map.epoch);
+            acts && self.phases.get(shim) == Some(&ReshardingPhase::Prepared)
+        };
+        map.shims.iter().filter(waits).map(|shim| shim.id).filter(says).collect()
+    }
+
     /// Goes to the next stage if it is time. Whether it has.
     pub(super) fn advance(&self, map: &mut ClusterMap, members: &BTreeMap<Peer, Liveness>) -> bool {
         if !is_under_way(map) {
             return false;
+        }
+        let prepared = self.prepared(map);
+        for shim in &prepared {
+            map.shims[usize::from(shim.0)].relocation = Relocation::Announced;
+        }
+        if !prepared.is_empty() {
+            return true;
         }
         let epoch = map.epoch;
         let acts = |member: &Peer| self.epochs.get(member).is_some_and(|acts| *acts >= epoch);
@@ -277,17 +298,42 @@ mod tests {
     }
 
     #[test]
+    fn who_receives_keys_says_first_that_it_can_have_them() {
+        let mut cluster = Cluster::new();
+        cluster.begin(2, true).expect("it has none");
+        // What another process has said, or of another map, counts for nothing.
+        cluster.says(2, ReshardingPhase::Prepared);
+        cluster.reports.hear(Peer::Shim(ShimId(2)), cluster.map.epoch - 1, Some(ReshardingPhase::Prepared));
+        assert_eq!(cluster.advance(), "-");
+        cluster.all_act(Some(ROUTER));
+        assert_eq!(
+            cluster.advance(),
+            "Normal Moving, Normal Moving, Joining Announced",
+            "routers do not matter"
+        );
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "-", "it has been said");
+        // Whose keys leave receives none.
+        cluster.says(0, ReshardingPhase::Prepared);
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "-");
+    }
+
+    #[test]
     fn only_the_one_that_leaves_is_waited_for() {
         let mut cluster = Cluster::new();
         cluster.begin(0, false).expect("there is another");
+        cluster.says(1, ReshardingPhase::Prepared);
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Leaving Moving, Normal Announced, Absent Moving");
         cluster.says(0, ReshardingPhase::Moved);
         cluster.all_act(None);
-        assert_eq!(cluster.advance(), "Leaving Announced, Normal Moving, Absent Moving");
+        assert_eq!(cluster.advance(), "Leaving Announced, Normal Announced, Absent Moving");
         cluster.all_act(None);
-        assert_eq!(cluster.advance(), "Leaving Closing, Normal Moving, Absent Moving");
+        assert_eq!(cluster.advance(), "Leaving Closing, Normal Announced, Absent Moving");
         cluster.says(0, ReshardingPhase::Ended);
         cluster.all_act(None);
-        assert_eq!(cluster.advance(), "Leaving Gone, Normal Moving, Absent Moving");
+        assert_eq!(cluster.advance(), "Leaving Gone, Normal Announced, Absent Moving");
         cluster.all_act(None);
         assert_eq!(cluster.advance(), "Absent Moving, Normal Moving, Absent Moving");
         assert_eq!(cluster.begin(1, false), Err(ReshardingRefusal::IsLast));

@@ -6,6 +6,7 @@
 //! the next one can see, and what it does again changes nothing.
 
 mod inspect;
+mod leftovers;
 mod libraries;
 mod moving_key;
 mod route;
@@ -26,6 +27,7 @@ use wire::ShimId;
 use crate::coherence::lease::EarlierIncarnations;
 use crate::storage::{CommandControl, StorageEvent, Store};
 use crate::time::Time;
+pub use leftovers::{Leftovers, LeftoversEffect};
 use libraries::Libraries;
 use moving_key::{MovingKey, Settled};
 use scan::Scan;
@@ -36,6 +38,12 @@ use servers::MigrationServer;
 pub trait Departures: fmt::Debug + Send + Sync {
     /// The shim whose storage has the key in the end; none if it stays.
     fn destination(&self, key: &[u8]) -> Option<ShimId>;
+
+    /// Whether another shim has the key, and it is to come to this one's storage.
+    fn arrives(&self, key: &[u8]) -> bool;
+
+    /// Whether the shim has had no keys, so that its storage has none.
+    fn is_first(&self) -> bool;
 }
 
 /// How much is done at once.

@@ -204,7 +204,7 @@ impl Migration {
 }
 
 /// The cursor of the next page and the keys of this one.
-fn page(value: &Value) -> Option<(Bytes, Vec<Bytes>)> {
+pub(super) fn page(value: &Value) -> Option<(Bytes, Vec<Bytes>)> {
     let [cursor, keys] = value.elements()? else { return None };
     let keys = keys.elements()?.iter().filter_map(|key| key.bytes().cloned()).collect();
     Some((cursor.bytes()?.clone(), keys))

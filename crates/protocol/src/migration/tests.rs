@@ -34,6 +34,14 @@ impl Departures for ByLetter {
             _ => None,
         }
     }
+
+    fn arrives(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn is_first(&self) -> bool {
+        false
+    }
 }
 
 fn frames(commands: &[&str]) -> SmallVec<[Bytes; 2]> {

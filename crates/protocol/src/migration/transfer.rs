@@ -251,6 +251,6 @@ fn error(values: &[Value]) -> String {
     errors.unwrap_or_else(|| "PTTL and DUMP were answered with something else than they are".to_owned())
 }
 
-fn text(reply: &[u8]) -> String {
+pub(super) fn text(reply: &[u8]) -> String {
     String::from_utf8_lossy(reply.strip_prefix(b"-").unwrap_or(reply)).trim_end().to_owned()
 }

@@ -231,6 +231,28 @@ impl Placement {
         self.map.shims.iter().filter(goes).map(|shim| shim.id).collect()
     }
 
+    /// Whether keys come to this shim while they are divided anew.
+    pub fn receives(&self, shim: ShimId) -> bool {
+        let mut all = self.map.shims.iter();
+        match self.map.shims[usize::from(shim.0)].state {
+            ShimState::Joining => true,
+            ShimState::Normal => all.any(|shim| shim.state == ShimState::Leaving),
+            ShimState::Leaving | ShimState::Absent => false,
+        }
+    }
+
+    /// Whether the key is another shim's and is to come to this one.
+    pub fn arrives(&self, shim: ShimId, key: &[u8]) -> bool {
+        let Shards::Changing(rings) = &self.shards else { return false };
+        let [before, after] = rings.owners(self.functions.storage(key));
+        before != shim && after == shim
+    }
+
+    /// Whether keys that come to this shim find nothing that earlier ones have left.
+    pub fn is_prepared(&self, shim: ShimId) -> bool {
+        self.map.shims[usize::from(shim.0)].relocation >= Relocation::Announced
+    }
+
     /// The part of a key for whose sake it lies with others that have the same one, if it has such a part: by the rule of Redis
     /// Cluster, unless other software has laid out the keys.
     pub fn tag<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {

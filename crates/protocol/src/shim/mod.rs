@@ -188,6 +188,10 @@ pub enum Effect {
         /// An earlier process may have begun with it.
         again: bool,
     },
+    /// What storage has of keys that come to it goes, as it is from before.
+    Prepare {
+        keys: DepartingKeys,
+    },
     /// No command for these keys follows.
     EndMigration,
 }

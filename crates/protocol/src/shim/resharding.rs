@@ -8,6 +8,13 @@
 //!                                                     taken any more
 //! ```
 //!
+//! Nothing leaves before those to which it goes have said that they can have it:
+//!
+//! ```text
+//!            map: keys come          storage: nothing is left of earlier ones
+//!  Settled -----------------> Preparing -------------------------------------> Prepared
+//! ```
+//!
 //! What comes to it is asked of it earlier than it has it, and waits.
 
 use std::collections::VecDeque;
@@ -36,6 +43,10 @@ pub enum ReshardingPhase {
     /// Nothing leaves.
     #[default]
     Settled,
+    /// Keys come, and what their storage has left of them from before goes first.
+    Preparing,
+    /// The same, and nothing is left of them.
+    Prepared,
     Moving,
     Moved,
     Purging,
@@ -62,6 +73,14 @@ impl Eq for DepartingKeys {}
 impl Departures for DepartingKeys {
     fn destination(&self, key: &[u8]) -> Option<ShimId> {
         self.placement.departure(self.shim, key)
+    }
+
+    fn arrives(&self, key: &[u8]) -> bool {
+        self.placement.arrives(self.shim, key)
+    }
+
+    fn is_first(&self) -> bool {
+        !self.placement.map().shims[usize::from(self.shim.0)].is_owner()
     }
 }
 
@@ -117,6 +136,13 @@ impl Shim {
         let destinations = self.placement.destinations(shim);
         let relocation = self.placement.map().shims[usize::from(shim.0)].relocation;
         match self.resharding.phase {
+            ReshardingPhase::Settled
+                if self.placement.receives(shim) && !self.placement.is_prepared(shim) =>
+            {
+                self.resharding.phase = ReshardingPhase::Preparing;
+                step.effects.push(Effect::Prepare { keys: self.departing() });
+            }
+            ReshardingPhase::Preparing | ReshardingPhase::Prepared if !self.placement.is_prepared(shim) => {}
             _ if destinations.is_empty() => {
                 self.resharding.phase = ReshardingPhase::Settled;
                 match self.placement.is_changing() {
@@ -124,6 +150,8 @@ impl Shim {
                     false => self.resharding.settled_in = self.incarnation,
                 }
             }
+            // What they have left from before would be taken for what has come.
+            ReshardingPhase::Settled if !destinations.iter().all(|to| self.placement.is_prepared(*to)) => {}
             ReshardingPhase::Settled if relocation == Relocation::Gone => {
                 self.resharding.phase = ReshardingPhase::Ended;
             }
@@ -140,19 +168,35 @@ impl Shim {
         }
     }
 
+    fn departing(&self) -> DepartingKeys {
+        DepartingKeys { placement: Arc::clone(&self.placement), shim: self.config.id }
+    }
+
     /// Nobody has begun with it before, if nothing was divided anew once this incarnation had the storage.
     fn migrate(&self, step: &mut ShimStep<'_>, destinations: Vec<ShimId>) {
-        let keys = DepartingKeys { placement: Arc::clone(&self.placement), shim: self.config.id };
+        let keys = self.departing();
         let settled_in = self.resharding.settled_in;
         let again = settled_in.is_none() || settled_in != self.incarnation;
         step.effects.push(Effect::Migrate { keys, destinations, again });
     }
 
-    /// Nothing that leaves is at its old server any more.
+    /// Nothing that leaves is at its old server any more; or nothing that comes is at its new one yet.
     pub(super) fn migrated(&mut self, step: &mut ShimStep<'_>) {
-        if self.resharding.phase == ReshardingPhase::Moving {
-            self.resharding.phase = ReshardingPhase::Moved;
-            self.recall_moved(step);
+        match self.resharding.phase {
+            ReshardingPhase::Moving => {
+                self.resharding.phase = ReshardingPhase::Moved;
+                self.recall_moved(step);
+            }
+            ReshardingPhase::Preparing => self.resharding.phase = ReshardingPhase::Prepared,
+            _ => {}
+        }
+    }
+
+    /// Another server may have what the one before had not.
+    pub(super) fn prepare_again(&mut self, step: &mut ShimStep<'_>) {
+        if matches!(self.resharding.phase, ReshardingPhase::Preparing | ReshardingPhase::Prepared) {
+            self.resharding.phase = ReshardingPhase::Preparing;
+            step.effects.push(Effect::Prepare { keys: self.departing() });
         }
     }
 

@@ -143,7 +143,7 @@ pub enum StorageEvent {
     Left,
     /// It is on record at the server that keys leave, or that they have left, as it was asked for.
     Marked,
-    /// No key that leaves is here any more; and that nothing of them is asked elsewhere either.
+    /// No key that leaves is here any more, or none that comes is here yet; and that nothing of them is asked elsewhere either.
     Migrated,
     MigrationEnded,
     /// For people, in the log: nothing follows from it.

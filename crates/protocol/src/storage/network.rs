@@ -59,6 +59,10 @@ pub enum StorageInput {
         destinations: Vec<ShimId>,
         again: bool,
     },
+    /// Keys are about to come: what is there of them is from before and goes. `Migrated` follows once that is done, and on record.
+    Prepare {
+        departures: Arc<dyn Departures>,
+    },
     /// No command for a key that leaves comes any more. `MigrationEnded` follows once none is under way.
     EndMigration,
     /// Puts on record at the server that keys leave, or that they have left; `Marked` follows, at a server that takes marks.

@@ -62,6 +62,7 @@ impl Backend for RedisCluster {
             StorageInput::Vacant { .. }
             | StorageInput::Record { .. }
             | StorageInput::Migrate { .. }
+            | StorageInput::Prepare { .. }
             | StorageInput::EndMigration => {}
             StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => {

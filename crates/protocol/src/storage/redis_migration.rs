@@ -9,7 +9,8 @@ use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{Lane, StorageEvent};
 use crate::migration::{
-    Effect, Input, Migration, MigrationConfig, MigrationPhase, MigrationPlace, MigrationProgress,
+    Effect, Input, Leftovers, LeftoversEffect, Migration, MigrationConfig, MigrationPhase, MigrationPlace,
+    MigrationProgress,
 };
 use crate::time::Time;
 
@@ -41,6 +42,9 @@ pub struct RedisMigration {
     ends: bool,
     /// The server was on record to be divided before this process wanted it.
     was_divided: bool,
+    leftovers: Leftovers,
+    /// Nothing is left of what comes, which is to be put on record.
+    prepares: bool,
 }
 
 impl Backend for RedisMigration {
@@ -71,6 +75,11 @@ impl Backend for RedisMigration {
                 }
                 self.marks = true;
             }
+            StorageInput::Prepare { departures } => {
+                let mut effects = Vec::new();
+                self.leftovers.begin(now, departures, &mut effects);
+                self.clear(step, effects);
+            }
             StorageInput::Record { .. } => self.step_home(step, input),
             StorageInput::EndMigration => self.inputs.push_back(Input::Close),
             StorageInput::Connected(connection)
@@ -85,6 +94,9 @@ impl Backend for RedisMigration {
             StorageInput::Tick => {
                 self.step_guests(step, &input);
                 self.step_home(step, input);
+                let mut effects = Vec::new();
+                self.leftovers.tick(now, &mut effects);
+                self.clear(step, effects);
                 self.inputs.push_back(Input::Tick);
             }
             StorageInput::HandOver | StorageInput::Leave => {
@@ -123,8 +135,10 @@ impl Backend for RedisMigration {
     }
 
     fn migration(&self) -> Option<MigrationProgress> {
-        if self.waits {
-            let reason = Some(UNMARKED.to_owned());
+        if self.waits || self.prepares || self.leftovers.is_busy() {
+            let cleared = !self.leftovers.is_busy();
+            let reason = if cleared { Some(UNMARKED) } else { self.leftovers.reason() };
+            let reason = reason.map(str::to_owned);
             return Some(MigrationProgress {
                 phase: MigrationPhase::Connecting,
                 reason,
@@ -155,6 +169,8 @@ impl RedisMigration {
             held_up: None,
             ends: false,
             was_divided: false,
+            leftovers: Leftovers::default(),
+            prepares: false,
         }
     }
 
@@ -165,11 +181,30 @@ impl RedisMigration {
     fn step_home(&mut self, step: &mut StorageStep<'_>, input: StorageInput) {
         self.home.step(step.now, input, step.network, &mut self.heard);
         for event in std::mem::take(&mut self.heard) {
+            let ticket = ticket(&event);
+            if ticket.is_none_or(Leftovers::owns) {
+                let mut effects = Vec::new();
+                self.leftovers.event(step.now, &event, &mut effects);
+                self.clear(step, effects);
+            }
+            if ticket.is_some_and(Leftovers::owns) {
+                continue;
+            }
             let Some(event) = self.on_record(step, event) else { continue };
             if self.inputs.is_empty() && !self.migration.is_concerned(&event) {
                 step.events.push(event);
             } else {
                 self.inputs.push_back(Input::Home(event));
+            }
+        }
+    }
+
+    /// Carries out what clears the server of leftovers.
+    fn clear(&mut self, step: &mut StorageStep<'_>, effects: Vec<LeftoversEffect>) {
+        for effect in effects {
+            match effect {
+                LeftoversEffect::Store(store) => self.step_home(step, StorageInput::Store(store)),
+                LeftoversEffect::Gone => (self.prepares, self.marks) = (true, true),
             }
         }
     }
@@ -185,6 +220,9 @@ impl RedisMigration {
                 if std::mem::take(&mut self.ends) {
                     step.events.push(StorageEvent::MigrationEnded);
                 }
+                if std::mem::take(&mut self.prepares) {
+                    step.events.push(StorageEvent::Migrated);
+                }
                 return self.held_up.take();
             }
             StorageEvent::Up { incarnation, traits, .. } => {
@@ -192,7 +230,7 @@ impl RedisMigration {
                     self.was_divided = traits.divided;
                 }
                 let is_new = self.marked.replace(incarnation) != Some(incarnation);
-                self.marks |= self.waits || is_new && !self.is_idle();
+                self.marks |= self.waits || self.prepares || is_new && !self.is_idle();
                 if is_new && !self.is_idle() {
                     self.held_up = Some(event);
                     return None;
@@ -255,6 +293,16 @@ impl RedisMigration {
             MigrationPlace::Home => self.step_home(step, input),
             MigrationPlace::Destination(shim) => self.step_guest(step, shim, input),
         }
+    }
+}
+
+fn ticket(event: &StorageEvent) -> Option<u64> {
+    match event {
+        StorageEvent::Replies { ticket, .. }
+        | StorageEvent::Lost { ticket, .. }
+        | StorageEvent::Large { ticket }
+        | StorageEvent::Part { ticket, .. } => Some(*ticket),
+        _ => None,
     }
 }
 

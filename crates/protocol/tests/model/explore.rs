@@ -270,8 +270,10 @@ impl Cluster {
         let latest = state.stage;
         let owner = &state.shims[state.governing()];
         let phase = owner.machine.resharding();
+        let is_prepared = || state.shims[1].machine.resharding() == ReshardingPhase::Prepared;
         let is_over = match self.stages[latest].map().shims[usize::from(SHIM.0)].relocation {
             _ if owner.stage < latest => false,
+            Relocation::Moving if latest == 1 => is_prepared(),
             Relocation::Moving => latest == 0 || phase == ReshardingPhase::Moved,
             Relocation::Announced | Relocation::Gone => true,
             Relocation::Closing => phase == ReshardingPhase::Ended,

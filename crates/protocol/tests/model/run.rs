@@ -20,7 +20,9 @@ const PATIENCE: Duration = Duration::from_secs(3600);
 const THREADS: usize = 2;
 
 /// One model, all of whose states are looked at.
-pub(crate) trait Exploration: Model<State: State, Action: Action> + Send + Sync + 'static {
+pub(crate) trait Exploration:
+    Model<State: ExploredState, Action: ExploredAction> + Send + Sync + 'static
+{
     fn name(&self) -> &'static str;
 
     fn scale(&self) -> Scale;
@@ -33,12 +35,12 @@ pub(crate) trait Exploration: Model<State: State, Action: Action> + Send + Sync 
 }
 
 /// What the checker needs of states.
-pub(crate) trait State: Clone + Debug + Hash + PartialEq + Send + Sync {}
-impl<T: Clone + Debug + Hash + PartialEq + Send + Sync> State for T {}
+pub(crate) trait ExploredState: Clone + Debug + Hash + PartialEq + Send + Sync {}
+impl<T: Clone + Debug + Hash + PartialEq + Send + Sync> ExploredState for T {}
 
 /// What the checker needs of actions.
-pub(crate) trait Action: Clone + Debug + PartialEq + Send + Sync {}
-impl<T: Clone + Debug + PartialEq + Send + Sync> Action for T {}
+pub(crate) trait ExploredAction: Clone + Debug + PartialEq + Send + Sync {}
+impl<T: Clone + Debug + PartialEq + Send + Sync> ExploredAction for T {}
 
 #[derive(Default)]
 struct Figures {

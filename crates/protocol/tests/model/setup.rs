@@ -270,13 +270,23 @@ fn stages(first: &Arc<Placement>) -> Vec<Arc<Placement>> {
     if first.map().shims.len() < 3 {
         return stages;
     }
-    let steps = [Relocation::Moving, Relocation::Announced, Relocation::Closing, Relocation::Gone];
+    let steps = [
+        Relocation::Moving,
+        Relocation::Moving,
+        Relocation::Announced,
+        Relocation::Closing,
+        Relocation::Gone,
+    ];
     let joining = steps.map(|relocation| (ShimState::Joining, relocation));
     for (state, relocation) in joining.into_iter().chain([(ShimState::Normal, Relocation::Moving)]) {
         let mut map = first.map().clone();
         map.epoch = first.epoch() + stages.len() as u32;
         map.shims[usize::from(NEXT.0)].state = state;
-        map.shims[..usize::from(NEXT.0)].iter_mut().for_each(|shim| shim.relocation = relocation);
+        map.shims.iter_mut().for_each(|shim| shim.relocation = relocation);
+        // It has to be prepared first, and then is.
+        if (state, stages.len()) == (ShimState::Joining, 2) {
+            map.shims[usize::from(NEXT.0)].relocation = Relocation::Announced;
+        }
         stages.push(place(map));
     }
     stages

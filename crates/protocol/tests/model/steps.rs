@@ -111,6 +111,7 @@ impl Cluster {
                 shim::Effect::Migrate { destinations, .. } => {
                     state.shims[index].moves |= !destinations.is_empty();
                 }
+                shim::Effect::Prepare { .. } => state.shims[index].moves = true,
                 shim::Effect::EndMigration => state.shims[index].ends = true,
                 shim::Effect::Send { .. }
                 | shim::Effect::Control { .. }

@@ -603,7 +603,10 @@ impl World {
                     panic!("nobody here takes parts")
                 }
                 // There is no other, and nothing leaves.
-                shim::Effect::Vacant { .. } | shim::Effect::Migrate { .. } | shim::Effect::EndMigration => {}
+                shim::Effect::Vacant { .. }
+                | shim::Effect::Migrate { .. }
+                | shim::Effect::Prepare { .. }
+                | shim::Effect::EndMigration => {}
                 shim::Effect::HandOver => {
                     self.handed_over = true;
                     let _ = writeln!(self.log, "  s0 hands its storage over");

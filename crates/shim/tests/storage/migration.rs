@@ -33,6 +33,14 @@ impl Departures for Moving {
     fn destination(&self, key: &[u8]) -> Option<ShimId> {
         (key.first() == Some(&b'm')).then_some(THERE)
     }
+
+    fn arrives(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn is_first(&self) -> bool {
+        false
+    }
 }
 
 fn part(shim: &str) -> MarkedPart {

@@ -159,6 +159,7 @@ impl Backend for Memcached {
             StorageInput::Vacant { .. }
             | StorageInput::Record { .. }
             | StorageInput::Migrate { .. }
+            | StorageInput::Prepare { .. }
             | StorageInput::EndMigration => {}
             StorageInput::HandOver => step.events.push(StorageEvent::Left),
             StorageInput::Leave => self.leave(step),

@@ -107,7 +107,7 @@ impl Backend for Redis {
             StorageInput::Vacant { gone } => self.admin.alert(step.network, step.now, gone),
             StorageInput::Record { left } => self.put_on_record(step, left),
             // Its keys leave through `RedisMigration`.
-            StorageInput::Migrate { .. } | StorageInput::EndMigration => {}
+            StorageInput::Migrate { .. } | StorageInput::Prepare { .. } | StorageInput::EndMigration => {}
             StorageInput::HandOver => self.hand_over(step),
             StorageInput::Leave => self.leave(step),
         }

@@ -5,7 +5,7 @@ use protocol::storage::StorageEvent;
 use stateright::{Model, Property};
 
 use super::config::{Moving, MovingEvent};
-use super::server::Sent;
+use super::server::SentCommands;
 use super::state::{HOME, KEY, MovingState, THERE};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +119,7 @@ impl Moving {
     }
 
     fn answer(&self, state: &mut MovingState, place: usize, lane: usize) {
-        let Sent { ticket, replies, .. } = state.servers[place].lanes[lane].remove(0);
+        let SentCommands { ticket, replies, .. } = state.servers[place].lanes[lane].remove(0);
         let replies = replies.unwrap_or_default().into_iter().map(Into::into).collect();
         self.event(state, place, StorageEvent::Replies { ticket, replies });
     }

@@ -7,7 +7,7 @@ pub(super) type Text = String;
 
 /// Commands of one ticket that the machine has sent and not heard of again.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Sent {
+pub(super) struct SentCommands {
     pub(super) ticket: u64,
     pub(super) commands: Vec<Text>,
     /// Once the server has carried them out.
@@ -15,10 +15,10 @@ pub(super) struct Sent {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Server {
+pub(super) struct MovingServer {
     pub(super) value: Option<String>,
     /// By RESP version.
-    pub(super) lanes: [Vec<Sent>; 2],
+    pub(super) lanes: [Vec<SentCommands>; 2],
     /// What connections that are gone had: it may still be carried out, until a fence.
     pub(super) late: Vec<VecDeque<Vec<Text>>>,
     pub(super) owes_fence: bool,
@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) full: bool,
 }
 
-impl Server {
+impl MovingServer {
     pub(super) fn run_all(&mut self, key: &str, commands: &[Text]) -> Vec<String> {
         commands.iter().map(|command| run(&mut self.value, self.full, key, command)).collect()
     }

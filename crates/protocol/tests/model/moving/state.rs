@@ -18,7 +18,7 @@ use wire::ShimId;
 use wire::resp::Command;
 
 use super::config::{Ask, Moving, MovingBudget, MovingEvent};
-use super::server::{Sent, Server, run};
+use super::server::{MovingServer, SentCommands, run};
 use crate::steps::words;
 
 pub(super) const KEY: &str = "k";
@@ -60,6 +60,14 @@ impl Departures for All {
     fn destination(&self, _: &[u8]) -> Option<ShimId> {
         Some(DESTINATION)
     }
+
+    fn arrives(&self, _: &[u8]) -> bool {
+        false
+    }
+
+    fn is_first(&self) -> bool {
+        false
+    }
 }
 
 #[derive(Clone)]
@@ -68,7 +76,7 @@ pub(crate) struct MovingState {
     pub(super) machine: Option<Arc<Migration>>,
     pub(super) seconds: u8,
     pub(super) process: u64,
-    pub(super) servers: [Server; 2],
+    pub(super) servers: [MovingServer; 2],
     /// Commands without a reply, in their order.
     pub(super) open: Vec<(u64, Ask)>,
     pub(super) asked: usize,
@@ -272,14 +280,14 @@ fn index(place: MigrationPlace) -> usize {
 }
 
 /// Connections that no client's command uses are answered at once.
-fn send(server: &mut Server, store: Store) -> Option<StorageEvent> {
+fn send(server: &mut MovingServer, store: Store) -> Option<StorageEvent> {
     let Store { ticket, lane, commands, .. } = store;
     let commands: Vec<String> = commands.iter().map(spoken).collect();
     let Lane::Shared { resp3 } = lane else {
         let replies = server.run_all(KEY, &commands).into_iter().map(Bytes::from).collect();
         return Some(StorageEvent::Replies { ticket, replies });
     };
-    server.lanes[usize::from(resp3)].push(Sent { ticket, commands, replies: None });
+    server.lanes[usize::from(resp3)].push(SentCommands { ticket, commands, replies: None });
     None
 }
 
