@@ -4,6 +4,7 @@
 mod shim_alone;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use protocol::coherence::lease::{EarlierIncarnations, NodeSession};
@@ -168,6 +169,7 @@ fn the_old_one_serves_until_nobody_asks_it_and_ends_what_it_has() {
     let goes = |key: &Key| departing.destination(&key.bytes);
     assert_eq!((goes(&stays), goes(&leaves)), (None, Some(NEW)));
     assert_eq!(old.done(), ["leave for [ShimId(1)]"]);
+    assert_eq!(old.shim.rest(old.now), Duration::ZERO, "what moves them has to be woken");
     let name = String::from_utf8_lossy(&leaves.bytes).into_owned();
     old.step(Input::Storage(StorageEvent::Migrated));
     assert_eq!(old.shim.resharding(), ReshardingPhase::Moved);

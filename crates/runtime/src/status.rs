@@ -136,7 +136,7 @@ pub struct ShimStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ReshardingStatus {
-    /// One of `settled`, `moving`, `moved`, `closing` and `ended`; what a later release says is `moving`.
+    /// One of `settled`, `preparing`, `prepared`, `moving`, `moved`, `closing` and `ended`; what a later release says is `moving`.
     pub phase: String,
     /// Keys that were moved by this process.
     pub moved: u64,

@@ -39,6 +39,10 @@ impl Departures for All {
     fn is_first(&self) -> bool {
         false
     }
+
+    fn givers(&self) -> usize {
+        1
+    }
 }
 
 struct Mover {

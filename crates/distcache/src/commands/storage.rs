@@ -77,7 +77,10 @@ pub(crate) fn run(arguments: &StorageArguments) -> anyhow::Result<()> {
 fn show(outcomes: &[ShimOutcome], json: bool) -> anyhow::Result<()> {
     print(&match json {
         true => serde_json::to_string(outcomes)?,
-        false => outcomes.iter().map(line).collect::<Vec<_>>().join("\n"),
+        false => {
+            let joins = outcomes.iter().any(|outcome| outcome.shim.part.state == ShimState::Joining);
+            outcomes.iter().map(|outcome| line(outcome, joins)).collect::<Vec<_>>().join("\n")
+        }
     });
     Ok(())
 }
@@ -142,8 +145,14 @@ fn outcomes(map: &MapView, status: &ClusterStatus) -> Vec<ShimOutcome> {
     map.shims.iter().map(of).collect()
 }
 
-fn line(outcome: &ShimOutcome) -> String {
+/// `joins`: keys go to a shim that has none, so that those with keys give some of them.
+fn line(outcome: &ShimOutcome, joins: bool) -> String {
     let part = outcome.shim.part;
+    let gives = match part.state {
+        ShimState::Normal => joins,
+        ShimState::Leaving => true,
+        ShimState::Joining | ShimState::Absent => false,
+    };
     let state = match part.state {
         ShimState::Normal => "has keys",
         ShimState::Joining => "gets keys",
@@ -151,6 +160,8 @@ fn line(outcome: &ShimOutcome) -> String {
         ShimState::Absent => "has no keys",
     };
     let stage = match part.leaving {
+        // Of one that gives none it says that it can have what comes.
+        _ if !gives => "",
         Relocation::Moving => "",
         Relocation::Announced | Relocation::Closing => ", hands those that have moved over",
         Relocation::Gone => ", has handed those that have moved over",
@@ -170,7 +181,14 @@ fn told(moving: &ReshardingStatus) -> String {
             format!("; {stuck} cannot be moved yet: {}", reason.as_deref().unwrap_or("no reason is known"))
         }
     };
+    if prepares(moving) {
+        return format!("looks for old values of keys that come{stuck}");
+    }
     format!("{moved} keys moved, {share} % of its {keys} looked at{stuck}")
+}
+
+fn prepares(moving: &ReshardingStatus) -> bool {
+    matches!(&moving.phase[..], "preparing" | "prepared")
 }
 
 /// All together in one line, with the time that is left if it goes on like that.
@@ -182,7 +200,16 @@ fn summary(outcomes: &[ShimOutcome], elapsed: Duration) -> String {
     let left = left.map(|left| format!(", about {left:.0} s left")).unwrap_or_default();
     let stuck = sum(|one| one.stuck);
     let stuck = if stuck > 0 { format!(", {stuck} cannot be moved yet") } else { String::new() };
-    format!("{moved} keys moved, {seen} of {keys} looked at{left}{stuck}")
+    let waits = outcomes.iter().find_map(|outcome| {
+        let moving = outcome.resharding.as_ref()?;
+        let reason = moving.reason.as_ref().filter(|_| moving.stuck == 0)?;
+        Some(format!("; {} waits: {reason}", outcome.shim.id))
+    });
+    let waits = waits.unwrap_or_default();
+    if moving().any(prepares) {
+        return format!("old values of keys that come are looked for{waits}");
+    }
+    format!("{moved} keys moved, {seen} of {keys} looked at{left}{stuck}{waits}")
 }
 
 #[cfg(test)]
@@ -222,7 +249,7 @@ mod tests {
             ..ReshardingStatus::default()
         };
         let stuck = ReshardingStatus { stuck: 2, reason: Some("OOM".to_owned()), ..moving.clone() };
-        let check = |outcome: ShimOutcome, expected: &str| assert_eq!(line(&outcome), expected);
+        let check = |outcome: ShimOutcome, expected: &str| assert_eq!(line(&outcome, true), expected);
         let (normal, joining) = (ShimState::Normal, ShimState::Joining);
         check(outcome(normal, Relocation::Moving, None), "shim-0: has keys");
         check(outcome(joining, Relocation::Moving, Some(ReshardingStatus::default())), "shim-0: gets keys");
@@ -230,6 +257,19 @@ mod tests {
         check(outcome(normal, Relocation::Moving, Some(moving.clone())), told);
         let told = "shim-0: gives all keys away, 300 keys moved, 25 % of its 1000 looked at; 2 cannot be moved yet: OOM";
         check(outcome(ShimState::Leaving, Relocation::Moving, Some(stuck.clone())), told);
+        let receives = outcome(normal, Relocation::Announced, None);
+        assert_eq!(line(&receives, false), "shim-0: has keys");
+        check(receives, "shim-0: has keys, hands those that have moved over");
+        let reason = Some("its server has 5 keys already".to_owned());
+        let preparing =
+            ReshardingStatus { phase: "preparing".to_owned(), reason, ..ReshardingStatus::default() };
+        let preparing = outcome(joining, Relocation::Moving, Some(preparing));
+        let told = "old values of keys that come are looked for; shim-0 waits: its server has 5 keys already";
+        assert_eq!(summary(std::slice::from_ref(&preparing), Duration::from_secs(10)), told);
+        check(
+            preparing,
+            "shim-0: gets keys, looks for old values of keys that come; waits: its server has 5 keys already",
+        );
         let both = [moving, stuck].map(|moving| outcome(normal, Relocation::Moving, Some(moving)));
         let told = "600 keys moved, 500 of 2000 looked at, about 30 s left, 2 cannot be moved yet";
         assert_eq!(summary(&both, Duration::from_secs(10)), told);

@@ -216,6 +216,10 @@ mod tests {
         fn is_first(&self) -> bool {
             self.is_first
         }
+
+        fn givers(&self) -> usize {
+            1
+        }
     }
 
     fn up(incarnation: u64) -> StorageEvent {

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use wire::ShimId;
 
 use crate::coherence::lease::EarlierIncarnations;
-use crate::storage::{CommandControl, StorageEvent, Store};
+use crate::storage::{CommandControl, Reach, StorageEvent, Store};
 use crate::time::Time;
 pub use leftovers::{Leftovers, LeftoversEffect};
 use libraries::Libraries;
@@ -44,6 +44,9 @@ pub trait Departures: fmt::Debug + Send + Sync {
 
     /// Whether the shim has had no keys, so that its storage has none.
     fn is_first(&self) -> bool;
+
+    /// How many shims give keys to each of those to which these go, this one among them; at least one.
+    fn givers(&self) -> usize;
 }
 
 /// How much is done at once.
@@ -53,7 +56,8 @@ pub struct MigrationConfig {
     pub patience: Duration,
     /// Keys on their way at the same time for whom nobody waits, while nobody asks for commands.
     pub transfers_max: usize,
-    /// The same while somebody does. Few, so that they are as slow as the servers and this machine are busy.
+    /// The same while somebody does. The next ones begin when all of these have ended, and after a rest: so they share reads and
+    /// writes, and are as slow as the servers and this machine are busy.
     pub transfers_beside_max: usize,
     /// How many of these may begin in a second; 0 is no limit.
     pub keys_per_second_max: u32,
@@ -319,7 +323,9 @@ impl Migration {
         let step = &mut MigrationStep { now, effects };
         match input {
             Input::Store(store) => {
-                self.asked = Some(now);
+                if store.reach != Reach::Proof {
+                    self.asked = Some(now);
+                }
                 self.store(step, store);
             }
             Input::Control { ticket, control } => self.control(step, ticket, control),

@@ -8,7 +8,7 @@ use wire::{Key, Peer};
 use super::handover::Departure;
 use super::holders::HolderLink;
 use super::operation::{KeyState, Operation, Phase};
-use super::{PROOFS_PER_LEASE, Purpose, Shim, StorageState};
+use super::{PROOFS_PER_LEASE, Purpose, ReshardingPhase, Shim, StorageState};
 use crate::time::Time;
 
 /// What must be empty once nothing is under way.
@@ -32,13 +32,14 @@ pub struct ShimBacklog {
 }
 
 impl Shim {
-    /// For how long nothing is due if nothing comes: not at all while anybody waits or storage is away.
+    /// For how long nothing is due if nothing comes: not at all while anybody waits, keys leave, or storage is away.
     pub fn rest(&self, now: Time) -> Duration {
         let answers = |link: &HolderLink| !link.owes();
         let is_quiet = matches!(self.storage, StorageState::Up { .. })
             && self.waiting() == 0
             && self.operations.is_empty()
             && self.joined == 0
+            && matches!(self.resharding(), ReshardingPhase::Settled | ReshardingPhase::Ended)
             && self.purges.is_empty()
             && self.touching.is_empty()
             && !self.is_read_feed_due()

@@ -82,6 +82,13 @@ impl Departures for DepartingKeys {
     fn is_first(&self) -> bool {
         !self.placement.map().shims[usize::from(self.shim.0)].is_owner()
     }
+
+    fn givers(&self) -> usize {
+        let shims = || self.placement.map().shims.iter().map(|shim| shim.id);
+        let givers = shims().filter(|shim| !self.placement.destinations(*shim).is_empty()).count();
+        let takers = shims().filter(|shim| self.placement.receives(*shim)).count();
+        givers.div_ceil(takers.max(1)).max(1)
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -41,6 +41,10 @@ impl Departures for Moving {
     fn is_first(&self) -> bool {
         false
     }
+
+    fn givers(&self) -> usize {
+        1
+    }
 }
 
 fn part(shim: &str) -> MarkedPart {

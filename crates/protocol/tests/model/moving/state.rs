@@ -68,6 +68,10 @@ impl Departures for All {
     fn is_first(&self) -> bool {
         false
     }
+
+    fn givers(&self) -> usize {
+        1
+    }
 }
 
 #[derive(Clone)]
