@@ -208,14 +208,6 @@ fn nothing_leaves_before_its_new_shim_can_have_it() {
     assert!(new.done().is_empty(), "it has begun");
     new.step(Input::Storage(StorageEvent::Migrated));
     assert_eq!(new.shim.resharding(), ReshardingPhase::Prepared);
-    let up = |incarnation| StorageEvent::Up {
-        incarnation,
-        traits: StorageTraits::default(),
-        earlier: EarlierIncarnations::NONE,
-    };
-    new.step(Input::Storage(up(2)));
-    assert_eq!(new.done(), ["prepare"], "another server may have what that one had not");
-    new.step(Input::Storage(StorageEvent::Migrated));
     let [_, leaves] = keys(&joining(&before, 2, Relocation::Moving));
     new.ask(1, &leaves, &["INCR", "x"]);
     new.step(Input::Map(joining(&before, 3, Relocation::Moving)));
@@ -226,6 +218,30 @@ fn nothing_leaves_before_its_new_shim_can_have_it() {
         (vec![], ReshardingPhase::Settled),
         "it is not asked again"
     );
+}
+
+#[test]
+fn who_prepares_and_hears_that_nothing_is_divided_prepares_again_the_next_time() {
+    let (mut new, before) = Tested::new(NEW);
+    let leaving = |epoch| {
+        let mut map = divided(&before, epoch, [Relocation::Moving; 2]).map().clone();
+        map.shims[0].state = ShimState::Leaving;
+        map.shims[1].state = ShimState::Normal;
+        Input::Map(Arc::new(Placement::new(Secret([7; 16]), map).expect("the map is in order")))
+    };
+    for (epoch, known) in [(2, false), (4, true)] {
+        new.step(leaving(epoch));
+        let prepares = new.effects.drain(..).find_map(|effect| match effect {
+            Effect::Prepare { again, .. } => Some(again),
+            _ => None,
+        });
+        assert_eq!(prepares, Some(!known), "whether another process may have done it, at {epoch}");
+        let mut settled = before.map().clone();
+        settled.epoch = epoch + 1;
+        let settled = Placement::new(Secret([7; 16]), settled).expect("the map is in order");
+        new.step(Input::Map(Arc::new(settled)));
+        assert_eq!(new.shim.resharding(), ReshardingPhase::Settled);
+    }
 }
 
 #[test]

@@ -137,8 +137,8 @@ impl ShimDriver {
                         let departures = Arc::new(keys);
                         store(io, StorageInput::Migrate { departures, destinations, again });
                     }
-                    Effect::Prepare { keys } => {
-                        store(io, StorageInput::Prepare { departures: Arc::new(keys) });
+                    Effect::Prepare { keys, again } => {
+                        store(io, StorageInput::Prepare { departures: Arc::new(keys), again });
                     }
                     Effect::EndMigration => store(io, StorageInput::EndMigration),
                     Effect::Purged { number, copies } => {

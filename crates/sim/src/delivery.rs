@@ -245,9 +245,9 @@ impl Cluster {
                             let input = StorageInput::Migrate { departures, destinations, again };
                             self.step_storage(host, input);
                         }
-                        shim::Effect::Prepare { keys } => {
+                        shim::Effect::Prepare { keys, again } => {
                             let departures = Arc::new(keys);
-                            self.step_storage(host, StorageInput::Prepare { departures });
+                            self.step_storage(host, StorageInput::Prepare { departures, again });
                         }
                         shim::Effect::EndMigration => self.step_storage(host, StorageInput::EndMigration),
                         shim::Effect::Purged { number, .. } => self.check_purged(host, number),

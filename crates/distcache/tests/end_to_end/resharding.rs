@@ -18,6 +18,7 @@ const MOVER: &str = "shim-2";
 const WHILE_AWAY: [&str; 6] = [
     "is not reachable",
     "storage cannot be reached",
+    "broke before the reply",
     "outcome is unknown",
     "cannot be reached; the command was not executed",
     "divided anew",

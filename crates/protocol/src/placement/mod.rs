@@ -248,6 +248,11 @@ impl Placement {
         before != shim && after == shim
     }
 
+    /// Whether keys are to come to this shim once nothing is left there of earlier ones.
+    pub fn is_unprepared(&self, shim: ShimId) -> bool {
+        self.receives(shim) && !self.is_prepared(shim)
+    }
+
     /// Whether keys that come to this shim find nothing that earlier ones have left.
     pub fn is_prepared(&self, shim: ShimId) -> bool {
         self.map.shims[usize::from(shim.0)].relocation >= Relocation::Announced

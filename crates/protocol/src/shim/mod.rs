@@ -191,6 +191,8 @@ pub enum Effect {
     /// What storage has of keys that come to it goes, as it is from before.
     Prepare {
         keys: DepartingKeys,
+        /// An earlier process may have done it, and some may have come.
+        again: bool,
     },
     /// No command for these keys follows.
     EndMigration,

@@ -177,7 +177,6 @@ impl Shim {
         self.tell_tenure(step);
         self.prove(step);
         self.restore_topics(step);
-        self.prepare_again(step);
     }
 
     /// How long leases of other incarnations may run from now on.

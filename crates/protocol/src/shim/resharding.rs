@@ -143,13 +143,12 @@ impl Shim {
         let destinations = self.placement.destinations(shim);
         let relocation = self.placement.map().shims[usize::from(shim.0)].relocation;
         match self.resharding.phase {
-            ReshardingPhase::Settled
-                if self.placement.receives(shim) && !self.placement.is_prepared(shim) =>
-            {
+            ReshardingPhase::Settled if self.placement.is_unprepared(shim) => {
                 self.resharding.phase = ReshardingPhase::Preparing;
-                step.effects.push(Effect::Prepare { keys: self.departing() });
+                let (keys, again) = (self.departing(), self.may_have_begun());
+                step.effects.push(Effect::Prepare { keys, again });
             }
-            ReshardingPhase::Preparing | ReshardingPhase::Prepared if !self.placement.is_prepared(shim) => {}
+            ReshardingPhase::Preparing | ReshardingPhase::Prepared if self.placement.is_unprepared(shim) => {}
             _ if destinations.is_empty() => {
                 self.resharding.phase = ReshardingPhase::Settled;
                 match self.placement.is_changing() {
@@ -180,10 +179,13 @@ impl Shim {
     }
 
     /// Nobody has begun with it before, if nothing was divided anew once this incarnation had the storage.
-    fn migrate(&self, step: &mut ShimStep<'_>, destinations: Vec<ShimId>) {
-        let keys = self.departing();
+    fn may_have_begun(&self) -> bool {
         let settled_in = self.resharding.settled_in;
-        let again = settled_in.is_none() || settled_in != self.incarnation;
+        settled_in.is_none() || settled_in != self.incarnation
+    }
+
+    fn migrate(&self, step: &mut ShimStep<'_>, destinations: Vec<ShimId>) {
+        let (keys, again) = (self.departing(), self.may_have_begun());
         step.effects.push(Effect::Migrate { keys, destinations, again });
     }
 
@@ -196,14 +198,6 @@ impl Shim {
             }
             ReshardingPhase::Preparing => self.resharding.phase = ReshardingPhase::Prepared,
             _ => {}
-        }
-    }
-
-    /// Another server may have what the one before had not.
-    pub(super) fn prepare_again(&mut self, step: &mut ShimStep<'_>) {
-        if matches!(self.resharding.phase, ReshardingPhase::Preparing | ReshardingPhase::Prepared) {
-            self.resharding.phase = ReshardingPhase::Preparing;
-            step.effects.push(Effect::Prepare { keys: self.departing() });
         }
     }
 

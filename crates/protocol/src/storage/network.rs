@@ -60,8 +60,10 @@ pub enum StorageInput {
         again: bool,
     },
     /// Keys are about to come: what is there of them is from before and goes. `Migrated` follows once that is done, and on record.
+    /// `again`: an earlier process may have done it.
     Prepare {
         departures: Arc<dyn Departures>,
+        again: bool,
     },
     /// No command for a key that leaves comes any more. `MigrationEnded` follows once none is under way.
     EndMigration,

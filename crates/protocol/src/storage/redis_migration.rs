@@ -2,6 +2,7 @@
 //! `crate::migration` wants. Not which key is where.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use wire::ShimId;
 
@@ -9,8 +10,8 @@ use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{Lane, StorageEvent};
 use crate::migration::{
-    Effect, Input, Leftovers, LeftoversEffect, Migration, MigrationConfig, MigrationPhase, MigrationPlace,
-    MigrationProgress,
+    Departures, Effect, Input, Leftovers, LeftoversEffect, Migration, MigrationConfig, MigrationPhase,
+    MigrationPlace, MigrationProgress,
 };
 use crate::time::Time;
 
@@ -43,6 +44,8 @@ pub struct RedisMigration {
     /// The server was on record to be divided before this process wanted it.
     was_divided: bool,
     leftovers: Leftovers,
+    /// What comes, until it is said that it may.
+    arrivals: Option<Arc<dyn Departures>>,
     /// Nothing is left of what comes, which is to be put on record.
     prepares: bool,
 }
@@ -75,10 +78,13 @@ impl Backend for RedisMigration {
                 }
                 self.marks = true;
             }
-            StorageInput::Prepare { departures } => {
-                let mut effects = Vec::new();
-                self.leftovers.begin(now, departures, &mut effects);
-                self.clear(step, effects);
+            StorageInput::Prepare { departures, again } => {
+                // Some may have come since that was put on record.
+                if again && self.was_divided {
+                    (self.prepares, self.marks) = (true, true);
+                } else {
+                    self.look_for_leftovers(step, departures);
+                }
             }
             StorageInput::Record { .. } => self.step_home(step, input),
             StorageInput::EndMigration => self.inputs.push_back(Input::Close),
@@ -170,6 +176,7 @@ impl RedisMigration {
             ends: false,
             was_divided: false,
             leftovers: Leftovers::default(),
+            arrivals: None,
             prepares: false,
         }
     }
@@ -199,6 +206,13 @@ impl RedisMigration {
         }
     }
 
+    fn look_for_leftovers(&mut self, step: &mut StorageStep<'_>, departures: Arc<dyn Departures>) {
+        self.arrivals = Some(Arc::clone(&departures));
+        let mut effects = Vec::new();
+        self.leftovers.begin(step.now, departures, &mut effects);
+        self.clear(step, effects);
+    }
+
     /// Carries out what clears the server of leftovers.
     fn clear(&mut self, step: &mut StorageStep<'_>, effects: Vec<LeftoversEffect>) {
         for effect in effects {
@@ -221,6 +235,8 @@ impl RedisMigration {
                     step.events.push(StorageEvent::MigrationEnded);
                 }
                 if std::mem::take(&mut self.prepares) {
+                    // Keys may come from now on: never is anything deleted again.
+                    self.arrivals = None;
                     step.events.push(StorageEvent::Migrated);
                 }
                 return self.held_up.take();
@@ -230,6 +246,14 @@ impl RedisMigration {
                     self.was_divided = traits.divided;
                 }
                 let is_new = self.marked.replace(incarnation) != Some(incarnation);
+                if is_new
+                    && self.prepares
+                    && let Some(arrivals) = self.arrivals.clone()
+                {
+                    self.prepares = false;
+                    // Another server may have what the one before had not.
+                    self.look_for_leftovers(step, arrivals);
+                }
                 self.marks |= self.waits || self.prepares || is_new && !self.is_idle();
                 if is_new && !self.is_idle() {
                     self.held_up = Some(event);
