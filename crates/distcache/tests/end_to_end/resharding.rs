@@ -15,7 +15,7 @@ use crate::tracking::Caching;
 const KEYS: usize = 20_000;
 const MOVER: &str = "shim-2";
 /// What clients may hear while a shim or a server is away.
-const WHILE_AWAY: [&str; 6] = [
+const WHILE_AWAY: [&str; 7] = [
     "is not reachable",
     "storage cannot be reached",
     "broke before the reply",
