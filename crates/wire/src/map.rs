@@ -179,6 +179,33 @@ pub enum ShimState {
     Absent,
 }
 
+impl ClusterMap {
+    /// Whether keys are divided anew.
+    pub fn is_changing(&self) -> bool {
+        self.shims.iter().any(|shim| shim.is_owner() != shim.will_be_owner())
+    }
+
+    /// The shims whose keys leave, all or some: those that stay give to those that come, and to nobody else.
+    pub fn givers(&self) -> impl Iterator<Item = &ShimMember> {
+        let joins = self.shims.iter().any(|shim| shim.state == ShimState::Joining);
+        self.shims.iter().filter(move |shim| match shim.state {
+            ShimState::Normal => joins,
+            ShimState::Leaving => true,
+            ShimState::Joining | ShimState::Absent => false,
+        })
+    }
+
+    /// The shims to which keys come.
+    pub fn takers(&self) -> impl Iterator<Item = &ShimMember> {
+        let leaves = self.shims.iter().any(|shim| shim.state == ShimState::Leaving);
+        self.shims.iter().filter(move |shim| match shim.state {
+            ShimState::Normal => leaves,
+            ShimState::Joining => true,
+            ShimState::Leaving | ShimState::Absent => false,
+        })
+    }
+}
+
 impl ShimMember {
     pub fn new(id: ShimId, rack: RackId) -> ShimMember {
         ShimMember { id, rack, state: ShimState::Normal, relocation: Relocation::Moving }

@@ -64,7 +64,7 @@ pub(super) fn begin(map: &mut ClusterMap, shim: ShimId, joins: bool) -> Result<(
     let owners = map.shims.iter().filter(|shim| shim.is_owner()).count();
     match (joins, state) {
         _ if map.sharding != Sharding::Ring => return Err(ReshardingRefusal::Sharding),
-        _ if is_under_way(map) => return Err(ReshardingRefusal::UnderWay),
+        _ if map.is_changing() => return Err(ReshardingRefusal::UnderWay),
         (true, ShimState::Normal) => return Err(ReshardingRefusal::IsOwner),
         (false, ShimState::Absent) => return Err(ReshardingRefusal::IsNoOwner),
         (false, _) if owners == 1 => return Err(ReshardingRefusal::IsLast),
@@ -90,21 +90,6 @@ pub(super) fn set_parts(map: &mut ClusterMap, parts: &[ShimPart]) {
     }
 }
 
-pub(super) fn is_under_way(map: &ClusterMap) -> bool {
-    map.shims.iter().any(|shim| shim.is_owner() != shim.will_be_owner())
-}
-
-/// Whose keys leave.
-fn sources(map: &ClusterMap) -> Vec<ShimId> {
-    let joins = map.shims.iter().any(|shim| shim.state == ShimState::Joining);
-    let gives = |shim: &&ShimMember| match shim.state {
-        ShimState::Normal => joins,
-        ShimState::Leaving => true,
-        ShimState::Joining | ShimState::Absent => false,
-    };
-    map.shims.iter().filter(gives).map(|shim| shim.id).collect()
-}
-
 impl Reports {
     /// For a shim speaks the process that is it, and no other that stands by.
     pub(super) fn hear(&mut self, member: Peer, epoch: u32, phase: Option<ReshardingPhase>) {
@@ -123,40 +108,32 @@ impl Reports {
         }
     }
 
-    /// Which shims can have the keys that come to them, and were not marked so.
-    fn prepared(&self, map: &ClusterMap) -> Vec<ShimId> {
-        let sources = sources(map);
-        let waits = |shim: &&ShimMember| {
-            shim.will_be_owner() && !sources.contains(&shim.id) && shim.relocation == Relocation::Moving
-        };
-        let says = |shim: &ShimId| {
-            let acts = self.epochs.get(&Peer::Shim(*shim)).is_some_and(|acts| *acts >= map.epoch);
-            acts && self.phases.get(shim) == Some(&ReshardingPhase::Prepared)
-        };
-        map.shims.iter().filter(waits).map(|shim| shim.id).filter(says).collect()
-    }
-
     /// Goes to the next stage if it is time. Whether it has.
     pub(super) fn advance(&self, map: &mut ClusterMap, members: &BTreeMap<Peer, Liveness>) -> bool {
-        if !is_under_way(map) {
+        if !map.is_changing() {
             return false;
-        }
-        let prepared = self.prepared(map);
-        for shim in &prepared {
-            map.shims[usize::from(shim.0)].relocation = Relocation::Announced;
-        }
-        if !prepared.is_empty() {
-            return true;
         }
         let epoch = map.epoch;
         let acts = |member: &Peer| self.epochs.get(member).is_some_and(|acts| *acts >= epoch);
         let mut living = members.iter().filter(|(_, liveness)| **liveness == Liveness::Up);
         let everybody = living.all(|(member, _)| acts(member));
-        let sources = sources(map);
         let is_at = |shim: &ShimId, phases: &[ReshardingPhase]| {
             acts(&Peer::Shim(*shim)) && self.phases.get(shim).is_some_and(|phase| phases.contains(phase))
         };
         let of = |map: &ClusterMap, shim: &ShimId| map.shims[usize::from(shim.0)].relocation;
+        let set = |map: &mut ClusterMap, shims: &[ShimId], relocation| {
+            shims.iter().for_each(|shim| map.shims[usize::from(shim.0)].relocation = relocation);
+            !shims.is_empty()
+        };
+        // Each can have what comes to it as soon as it says so, whatever others do.
+        let unprepared =
+            map.takers().filter(|shim| shim.relocation == Relocation::Moving).map(|shim| shim.id);
+        let prepared: Vec<ShimId> =
+            unprepared.filter(|shim| is_at(shim, &[ReshardingPhase::Prepared])).collect();
+        if set(map, &prepared, Relocation::Announced) {
+            return true;
+        }
+        let sources: Vec<ShimId> = map.givers().map(|shim| shim.id).collect();
         let stage = sources.iter().map(|shim| of(map, shim)).min().unwrap_or(Relocation::Gone);
         let gone =
             |shim: &&ShimId| of(map, shim) == Relocation::Closing && is_at(shim, &[ReshardingPhase::Ended]);
@@ -173,10 +150,7 @@ impl Reports {
             }
             Relocation::Gone => return false,
         };
-        for shim in &moving {
-            map.shims[usize::from(shim.0)].relocation = next;
-        }
-        !moving.is_empty()
+        set(map, &moving, next)
     }
 }
 

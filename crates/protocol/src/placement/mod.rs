@@ -222,23 +222,8 @@ impl Placement {
 
     /// The shims whose storage keys of this one go to, while they are divided anew.
     pub fn destinations(&self, from: ShimId) -> Vec<ShimId> {
-        let goes = |shim: &&ShimMember| match self.map.shims[usize::from(from.0)].state {
-            ShimState::Leaving => shim.will_be_owner(),
-            // Those that stay give to those that come, and to nobody else.
-            ShimState::Normal => shim.state == ShimState::Joining,
-            ShimState::Joining | ShimState::Absent => false,
-        };
-        self.map.shims.iter().filter(goes).map(|shim| shim.id).collect()
-    }
-
-    /// Whether keys come to this shim while they are divided anew.
-    pub fn receives(&self, shim: ShimId) -> bool {
-        let mut all = self.map.shims.iter();
-        match self.map.shims[usize::from(shim.0)].state {
-            ShimState::Joining => true,
-            ShimState::Normal => all.any(|shim| shim.state == ShimState::Leaving),
-            ShimState::Leaving | ShimState::Absent => false,
-        }
+        let gives = self.map.givers().any(|shim| shim.id == from);
+        self.map.takers().filter(|_| gives).map(|shim| shim.id).collect()
     }
 
     /// Whether the key is another shim's and is to come to this one.
@@ -250,7 +235,7 @@ impl Placement {
 
     /// Whether keys are to come to this shim once nothing is left there of earlier ones.
     pub fn is_unprepared(&self, shim: ShimId) -> bool {
-        self.receives(shim) && !self.is_prepared(shim)
+        self.map.takers().any(|taker| taker.id == shim) && !self.is_prepared(shim)
     }
 
     /// Whether keys that come to this shim find nothing that earlier ones have left.
@@ -329,8 +314,7 @@ impl Shards {
             let owners = map.shims.iter().filter(|shim| owns(shim));
             Ring::new(&functions.storage, owners.map(|shim| (shim.id.0, SHIM_CAPACITY, SHARE_WHOLE)))
         };
-        let changes = map.shims.iter().any(|shim| shim.is_owner() != shim.will_be_owner());
-        if changes {
+        if map.is_changing() {
             let relocations = map.shims.iter().map(|shim| shim.relocation).collect();
             let (before, after) = (ring(ShimMember::is_owner), ring(ShimMember::will_be_owner));
             return Shards::Changing(ChangingRing { before, after, relocations });

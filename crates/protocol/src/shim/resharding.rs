@@ -84,10 +84,8 @@ impl Departures for DepartingKeys {
     }
 
     fn givers(&self) -> usize {
-        let shims = || self.placement.map().shims.iter().map(|shim| shim.id);
-        let givers = shims().filter(|shim| !self.placement.destinations(*shim).is_empty()).count();
-        let takers = shims().filter(|shim| self.placement.receives(*shim)).count();
-        givers.div_ceil(takers.max(1)).max(1)
+        let map = self.placement.map();
+        map.givers().count().div_ceil(map.takers().count().max(1)).max(1)
     }
 }
 
