@@ -31,18 +31,6 @@ impl Departures for All {
     fn destination(&self, _key: &[u8]) -> Option<ShimId> {
         Some(THERE)
     }
-
-    fn arrives(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
-    fn givers(&self) -> usize {
-        1
-    }
 }
 
 struct Mover {

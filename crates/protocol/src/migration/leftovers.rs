@@ -4,22 +4,17 @@
 //! A shim that has had no keys has a server without any. If there are some, nobody knows whose they are: they stay, and it is said.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use smallvec::SmallVec;
-use wire::resp::{Command, Value};
+use wire::resp::Value;
 
 use super::Departures;
-use super::scan::page;
+use super::scan::{PAGE, REST, page};
 use super::transfer::{frame, text};
 use crate::storage::{Lane, Reach, StorageEvent, Store};
 use crate::time::Time;
 
-/// How many keys a question for the next ones asks for.
-const PAGE: &[u8] = b"256";
-/// After an answer that was none.
-const REST: Duration = Duration::from_secs(1);
 /// The machine's tickets are no shim's, and none of `Migration`'s.
 const OWN: u64 = 1 << 62;
 
@@ -44,8 +39,10 @@ enum LeftoversQuestion {
 /// The keys at one server that have to go.
 #[derive(Clone, Debug, Default)]
 pub struct Leftovers {
-    /// Whose keys come, until nothing of them is there.
+    /// Whose keys come, until it has been said that they may.
     departures: Option<Arc<dyn Departures>>,
+    /// Nothing of them is there.
+    gone: bool,
     up: bool,
     incarnation: Option<u64>,
     owes_fence: bool,
@@ -64,7 +61,12 @@ impl Leftovers {
 
     /// Whether something may be there still.
     pub fn is_busy(&self) -> bool {
-        self.departures.is_some()
+        self.departures.is_some() && !self.gone
+    }
+
+    /// Whether nothing is there, and that was not said yet.
+    pub fn is_gone(&self) -> bool {
+        self.gone
     }
 
     /// Why it takes longer.
@@ -74,17 +76,31 @@ impl Leftovers {
 
     /// Keys come from now on, once `Gone` has been said.
     pub fn begin(&mut self, now: Time, departures: Arc<dyn Departures>, effects: &mut Vec<LeftoversEffect>) {
-        (self.departures, self.reason) = (Some(departures), None);
+        (self.departures, self.gone, self.reason) = (Some(departures), false, None);
         self.restart(now, effects);
+    }
+
+    /// An earlier process has looked, and what is there now may have come.
+    pub fn skip(&mut self, effects: &mut Vec<LeftoversEffect>) {
+        self.gone = true;
+        effects.push(LeftoversEffect::Gone);
+    }
+
+    /// Keys may come from now on: never is anything deleted again.
+    pub fn said(&mut self) {
+        (self.departures, self.gone) = (None, false);
     }
 
     /// Takes what the server reports; its own tickets' events are for nobody else.
     pub fn event(&mut self, now: Time, event: &StorageEvent, effects: &mut Vec<LeftoversEffect>) {
         match event {
             StorageEvent::Up { incarnation, .. } => {
-                // What another one was asked cannot be carried out any more.
-                self.owes_fence &= self.incarnation == Some(*incarnation);
-                (self.up, self.incarnation) = (true, Some(*incarnation));
+                if self.incarnation.replace(*incarnation) != Some(*incarnation) {
+                    // What another one was asked cannot be carried out any more, and it may have had other keys.
+                    self.owes_fence = false;
+                    self.gone &= self.departures.is_none();
+                }
+                self.up = true;
                 self.restart(now, effects);
             }
             StorageEvent::Down { .. } => self.up = false,
@@ -114,9 +130,8 @@ impl Leftovers {
     /// From the beginning.
     fn restart(&mut self, now: Time, effects: &mut Vec<LeftoversEffect>) {
         self.rests_until = now;
-        let Some(departures) = self.departures.as_ref().filter(|_| self.up && !self.owes_fence) else {
-            return;
-        };
+        let may_ask = self.up && !self.owes_fence && !self.gone;
+        let Some(departures) = self.departures.as_ref().filter(|_| may_ask) else { return };
         match departures.is_first() {
             true => self.ask(LeftoversQuestion::Count, frame(&[b"DBSIZE"]), effects),
             false => self.scan(b"0", effects),
@@ -146,20 +161,25 @@ impl Leftovers {
                 );
                 self.rest(now, reason);
             }
-            (LeftoversQuestion::Scan, Some(value)) if page(&value).is_some() => {
-                let (cursor, mut keys) = page(&value).expect("it was looked at");
-                keys.retain(|key| departures.arrives(key));
-                if keys.is_empty() {
-                    return self.next_page(&cursor, effects);
+            (LeftoversQuestion::Scan, Some(value)) => match page(&value) {
+                Some((cursor, mut keys)) => {
+                    keys.retain(|key| departures.arrives(key));
+                    self.unlink(cursor, &keys, effects);
                 }
-                let words: Vec<&[u8]> =
-                    std::iter::once(&b"UNLINK"[..]).chain(keys.iter().map(|key| &key[..])).collect();
-                let command = Command::from_args(&words).frame().clone();
-                self.ask(LeftoversQuestion::Unlink(cursor), command, effects);
-            }
+                None => self.rest(now, format!("SCAN: {}", text(reply))),
+            },
             (LeftoversQuestion::Unlink(cursor), Some(Value::Integer(_))) => self.next_page(&cursor, effects),
             (question, _) => self.rest(now, format!("{question:?}: {}", text(reply))),
         }
+    }
+
+    fn unlink(&mut self, cursor: Bytes, keys: &[Bytes], effects: &mut Vec<LeftoversEffect>) {
+        if keys.is_empty() {
+            return self.next_page(&cursor, effects);
+        }
+        let words: Vec<&[u8]> =
+            std::iter::once(&b"UNLINK"[..]).chain(keys.iter().map(|key| &key[..])).collect();
+        self.ask(LeftoversQuestion::Unlink(cursor), frame(&words), effects);
     }
 
     /// SCAN meets every key that is there all the time, and none comes.
@@ -176,7 +196,7 @@ impl Leftovers {
     }
 
     fn end(&mut self, effects: &mut Vec<LeftoversEffect>) {
-        (self.departures, self.reason) = (None, None);
+        (self.gone, self.reason) = (true, None);
         effects.push(LeftoversEffect::Gone);
     }
 }
@@ -215,10 +235,6 @@ mod tests {
 
         fn is_first(&self) -> bool {
             self.is_first
-        }
-
-        fn givers(&self) -> usize {
-            1
         }
     }
 
@@ -321,6 +337,12 @@ mod tests {
         world.answer_all();
         assert!(world.gone && !world.machine.is_busy());
         assert_eq!(world.left(), ["xa", "xd", "xf"]);
+        world.keys.insert("ab".to_owned());
+        world.event(&up(2));
+        world.answer_all();
+        assert_eq!(world.left(), ["xa", "xd", "xf"], "another server may have what the one before had not");
+        world.machine.said();
+        world.event(&up(3));
         world.pass(10_000);
         assert!(world.asked.is_empty(), "what is there now has come");
     }

@@ -34,19 +34,25 @@ use scan::Scan;
 pub use servers::MigrationPlace;
 use servers::MigrationServer;
 
-/// Which keys leave a shim's storage, and to whose they go.
+/// Which keys leave a shim's storage, and to whose they go; which come to it is said only where some may.
 pub trait Departures: fmt::Debug + Send + Sync {
     /// The shim whose storage has the key in the end; none if it stays.
     fn destination(&self, key: &[u8]) -> Option<ShimId>;
 
     /// Whether another shim has the key, and it is to come to this one's storage.
-    fn arrives(&self, key: &[u8]) -> bool;
+    fn arrives(&self, _: &[u8]) -> bool {
+        false
+    }
 
     /// Whether the shim has had no keys, so that its storage has none.
-    fn is_first(&self) -> bool;
+    fn is_first(&self) -> bool {
+        false
+    }
 
     /// How many shims give keys to each of those to which these go, this one among them; at least one.
-    fn givers(&self) -> usize;
+    fn givers(&self) -> usize {
+        1
+    }
 }
 
 /// How much is done at once.

@@ -18,9 +18,9 @@ use crate::storage::StorageEvent;
 use crate::time::Time;
 
 /// How many keys a question for the next ones asks for.
-const PAGE: &[u8] = b"256";
-/// After a round in which keys could not be moved.
-const REST: Duration = Duration::from_secs(1);
+pub(super) const PAGE: &[u8] = b"256";
+/// After a round in which keys could not be moved, or an answer that was none.
+pub(super) const REST: Duration = Duration::from_secs(1);
 /// For so long nobody may have looked, and what could have moved meanwhile still may.
 const LATE_MAX: Duration = Duration::from_millis(10);
 /// Nobody asks for commands if nobody has for so long.

@@ -35,14 +35,6 @@ impl Departures for ByLetter {
         }
     }
 
-    fn arrives(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
     fn givers(&self) -> usize {
         2
     }

@@ -2,7 +2,6 @@
 //! `crate::migration` wants. Not which key is where.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use wire::ShimId;
 
@@ -10,8 +9,8 @@ use super::network::{Backend, ConnectionId, Network, StorageInput};
 use super::step::StorageStep;
 use super::{Lane, StorageEvent};
 use crate::migration::{
-    Departures, Effect, Input, Leftovers, LeftoversEffect, Migration, MigrationConfig, MigrationPhase,
-    MigrationPlace, MigrationProgress,
+    Effect, Input, Leftovers, LeftoversEffect, Migration, MigrationConfig, MigrationPhase, MigrationPlace,
+    MigrationProgress,
 };
 use crate::time::Time;
 
@@ -44,10 +43,6 @@ pub struct RedisMigration {
     /// The server was on record to be divided before this process wanted it.
     was_divided: bool,
     leftovers: Leftovers,
-    /// What comes, until it is said that it may.
-    arrivals: Option<Arc<dyn Departures>>,
-    /// Nothing is left of what comes, which is to be put on record.
-    prepares: bool,
 }
 
 impl Backend for RedisMigration {
@@ -79,12 +74,13 @@ impl Backend for RedisMigration {
                 self.marks = true;
             }
             StorageInput::Prepare { departures, again } => {
+                let mut effects = Vec::new();
                 // Some may have come since that was put on record.
-                if again && self.was_divided {
-                    (self.prepares, self.marks) = (true, true);
-                } else {
-                    self.look_for_leftovers(step, departures);
+                match again && self.was_divided {
+                    true => self.leftovers.skip(&mut effects),
+                    false => self.leftovers.begin(now, departures, &mut effects),
                 }
+                self.clear(step, effects);
             }
             StorageInput::Record { .. } => self.step_home(step, input),
             StorageInput::EndMigration => self.inputs.push_back(Input::Close),
@@ -141,9 +137,8 @@ impl Backend for RedisMigration {
     }
 
     fn migration(&self) -> Option<MigrationProgress> {
-        if self.waits || self.prepares || self.leftovers.is_busy() {
-            let cleared = !self.leftovers.is_busy();
-            let reason = if cleared { Some(UNMARKED) } else { self.leftovers.reason() };
+        if self.waits || self.leftovers.is_gone() || self.leftovers.is_busy() {
+            let reason = if self.leftovers.is_busy() { self.leftovers.reason() } else { Some(UNMARKED) };
             let reason = reason.map(str::to_owned);
             return Some(MigrationProgress {
                 phase: MigrationPhase::Connecting,
@@ -176,8 +171,6 @@ impl RedisMigration {
             ends: false,
             was_divided: false,
             leftovers: Leftovers::default(),
-            arrivals: None,
-            prepares: false,
         }
     }
 
@@ -206,19 +199,12 @@ impl RedisMigration {
         }
     }
 
-    fn look_for_leftovers(&mut self, step: &mut StorageStep<'_>, departures: Arc<dyn Departures>) {
-        self.arrivals = Some(Arc::clone(&departures));
-        let mut effects = Vec::new();
-        self.leftovers.begin(step.now, departures, &mut effects);
-        self.clear(step, effects);
-    }
-
     /// Carries out what clears the server of leftovers.
     fn clear(&mut self, step: &mut StorageStep<'_>, effects: Vec<LeftoversEffect>) {
         for effect in effects {
             match effect {
                 LeftoversEffect::Store(store) => self.step_home(step, StorageInput::Store(store)),
-                LeftoversEffect::Gone => (self.prepares, self.marks) = (true, true),
+                LeftoversEffect::Gone => self.marks = true,
             }
         }
     }
@@ -234,9 +220,8 @@ impl RedisMigration {
                 if std::mem::take(&mut self.ends) {
                     step.events.push(StorageEvent::MigrationEnded);
                 }
-                if std::mem::take(&mut self.prepares) {
-                    // Keys may come from now on: never is anything deleted again.
-                    self.arrivals = None;
+                if self.leftovers.is_gone() {
+                    self.leftovers.said();
                     step.events.push(StorageEvent::Migrated);
                 }
                 return self.held_up.take();
@@ -246,15 +231,7 @@ impl RedisMigration {
                     self.was_divided = traits.divided;
                 }
                 let is_new = self.marked.replace(incarnation) != Some(incarnation);
-                if is_new
-                    && self.prepares
-                    && let Some(arrivals) = self.arrivals.clone()
-                {
-                    self.prepares = false;
-                    // Another server may have what the one before had not.
-                    self.look_for_leftovers(step, arrivals);
-                }
-                self.marks |= self.waits || self.prepares || is_new && !self.is_idle();
+                self.marks |= self.waits || self.leftovers.is_gone() || is_new && !self.is_idle();
                 if is_new && !self.is_idle() {
                     self.held_up = Some(event);
                     return None;

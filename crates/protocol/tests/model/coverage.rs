@@ -69,18 +69,34 @@ impl Event {
     ];
 }
 
+/// Which of up to 32 events have happened, by their numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    events: AtomicU32,
+}
+
+impl Seen {
+    pub(crate) fn note(&self, event: u32) {
+        let bit = 1 << event;
+        // Read first: all threads share this word, and nearly always the bit is set.
+        if self.events.load(Ordering::Relaxed) & bit == 0 {
+            self.events.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn has(&self, event: u32) -> bool {
+        self.events.load(Ordering::Relaxed) & (1 << event) != 0
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Coverage {
-    seen: AtomicU32,
+    seen: Seen,
 }
 
 impl Coverage {
     pub(crate) fn note(&self, event: Event) {
-        let bit = 1 << event as u32;
-        // Read first: all threads share this word, and nearly always the bit is set.
-        if self.seen.load(Ordering::Relaxed) & bit == 0 {
-            self.seen.fetch_or(bit, Ordering::Relaxed);
-        }
+        self.seen.note(event as u32);
     }
 
     fn note_if(&self, happened: bool, event: Event) {
@@ -90,7 +106,7 @@ impl Coverage {
     }
 
     pub(crate) fn has(&self, event: Event) -> bool {
-        self.seen.load(Ordering::Relaxed) & (1 << event as u32) != 0
+        self.seen.has(event as u32)
     }
 
     pub(crate) fn seen(&self) -> Vec<Event> {

@@ -33,18 +33,6 @@ impl Departures for Moving {
     fn destination(&self, key: &[u8]) -> Option<ShimId> {
         (key.first() == Some(&b'm')).then_some(THERE)
     }
-
-    fn arrives(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
-    fn givers(&self) -> usize {
-        1
-    }
 }
 
 fn part(shim: &str) -> MarkedPart {

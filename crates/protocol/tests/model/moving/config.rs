@@ -1,13 +1,13 @@
 //! The explorations of a key that changes its server, and how much may go wrong in each.
 
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use stateright::Path;
 
 use super::actions::MovingAction;
 use super::state::MovingState;
 use crate::config::Scale;
+use crate::coverage::Seen;
 use crate::run::Exploration;
 
 /// A command of a client, on the connection of this RESP version.
@@ -78,16 +78,16 @@ pub(crate) struct Moving {
     pub(crate) asks: &'static [Ask],
     pub(crate) budget: MovingBudget,
     pub(crate) expected: &'static [MovingEvent],
-    seen: AtomicU32,
+    seen: Seen,
 }
 
 impl Moving {
     pub(crate) fn note(&self, event: MovingEvent) {
-        self.seen.fetch_or(1 << event as u32, Ordering::Relaxed);
+        self.seen.note(event as u32);
     }
 
     fn has(&self, event: MovingEvent) -> bool {
-        self.seen.load(Ordering::Relaxed) & (1 << event as u32) != 0
+        self.seen.has(event as u32)
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn configs() -> Vec<Moving> {
         asks,
         budget,
         expected,
-        seen: AtomicU32::default(),
+        seen: Seen::default(),
     };
     let any = |faults| MovingBudget {
         time: 1,

@@ -60,18 +60,6 @@ impl Departures for All {
     fn destination(&self, _: &[u8]) -> Option<ShimId> {
         Some(DESTINATION)
     }
-
-    fn arrives(&self, _: &[u8]) -> bool {
-        false
-    }
-
-    fn is_first(&self) -> bool {
-        false
-    }
-
-    fn givers(&self) -> usize {
-        1
-    }
 }
 
 #[derive(Clone)]
