@@ -320,6 +320,13 @@ impl History {
         });
     }
 
+    /// The same, and nothing has failed since the last report; `what` is to be said if something has.
+    pub(crate) fn wait_without_errors(&self, reads: u64, writes: u64, what: &str) {
+        self.wait_for(reads, writes);
+        let report = self.report();
+        assert!(report.errors.is_empty(), "{what}: {report:?}");
+    }
+
     /// Until every key was written once more by one of these clients.
     pub(crate) fn wait_for_each_key(&self) {
         let before: Vec<Arc<Object>> = (0..KINDS.len()).map(|index| self.shared.object(index)).collect();

@@ -103,9 +103,7 @@ impl Trial {
     }
 
     fn no_errors(&self, what: &str) {
-        self.history.wait_for(500, 50);
-        let report = self.history.report();
-        assert!(report.errors.is_empty(), "{what}: {report:?}");
+        self.history.wait_without_errors(500, 50, what);
     }
 }
 

@@ -148,9 +148,7 @@ impl Trial {
     }
 
     fn no_errors(&self, what: &str) {
-        self.history.wait_for(2000, 100);
-        let report = self.history.report();
-        assert!(report.errors.is_empty(), "{what}: {report:?}");
+        self.history.wait_without_errors(2000, 100, what);
     }
 }
 

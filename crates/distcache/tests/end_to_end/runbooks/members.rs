@@ -20,9 +20,7 @@ fn until_lost(site: &Site, id: &str, words: &'static str) {
 }
 
 fn no_errors(history: &History, what: &str) {
-    history.wait_for(300, 20);
-    let report = history.report();
-    assert!(report.errors.is_empty(), "{what}: {report:?}");
+    history.wait_without_errors(300, 20, what);
 }
 
 #[test]
