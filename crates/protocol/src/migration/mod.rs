@@ -62,8 +62,8 @@ pub struct MigrationConfig {
     pub patience: Duration,
     /// Keys on their way at the same time for whom nobody waits, while nobody asks for commands.
     pub transfers_max: usize,
-    /// The same while somebody does. The next ones begin when all of these have ended, and after a rest: so they share reads and
-    /// writes, and are as slow as the servers and this machine are busy.
+    /// The same while somebody does, of all that give keys to one destination together; at least one of each. The next ones begin when
+    /// all of these have ended: so they share reads and writes, and are as slow as the servers and this machine are busy.
     pub transfers_beside_max: usize,
     /// How many of these may begin in a second; 0 is no limit.
     pub keys_per_second_max: u32,

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 
-/// How many keys are remembered to have been moved, at least; what is asked for again goes to its server at once.
-const REMEMBERED: usize = 1 << 15;
+/// How many keys are remembered of either kind, at least; what is asked for again goes to its server at once.
+const REMEMBERED: usize = 1 << 16;
 
 /// How far a key is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,26 +42,66 @@ impl MovingKey {
     }
 }
 
-/// Keys that are at their destination: those that were asked for last.
+/// Keys that are at their destination: those that were asked for last, and those that were moved last. Of millions that are moved
+/// unasked, few are asked for soon, so that they do not push out those that are.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Settled {
+    asked: LastKeys,
+    moved: LastKeys,
+}
+
+impl Settled {
+    pub(super) fn asked(&mut self, key: Bytes) {
+        self.asked.insert(key);
+    }
+
+    pub(super) fn moved(&mut self, key: Bytes) {
+        self.moved.insert(key);
+    }
+
+    pub(super) fn contains(&self, key: &Bytes) -> bool {
+        self.asked.contains(key) || self.moved.contains(key)
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Settled::default();
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct LastKeys {
     young: BTreeSet<Bytes>,
     old: BTreeSet<Bytes>,
 }
 
-impl Settled {
-    pub(super) fn insert(&mut self, key: Bytes) {
+impl LastKeys {
+    fn insert(&mut self, key: Bytes) {
         if self.young.len() >= REMEMBERED {
             self.old = std::mem::take(&mut self.young);
         }
         self.young.insert(key);
     }
 
-    pub(super) fn contains(&self, key: &Bytes) -> bool {
+    fn contains(&self, key: &Bytes) -> bool {
         self.young.contains(key) || self.old.contains(key)
     }
+}
 
-    pub(super) fn clear(&mut self) {
-        *self = Settled::default();
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::{REMEMBERED, Settled};
+
+    #[test]
+    fn what_is_asked_for_is_not_forgotten_for_what_is_moved_unasked() {
+        let key = |number: usize| Bytes::from(number.to_string());
+        let mut settled = Settled::default();
+        settled.asked(key(0));
+        (1..=3 * REMEMBERED).for_each(|number| settled.moved(key(number)));
+        assert!(settled.contains(&key(0)) && settled.contains(&key(2 * REMEMBERED + 1)));
+        assert!(!settled.contains(&key(1)), "they are not all remembered");
+        settled.clear();
+        assert!(!settled.contains(&key(0)));
     }
 }

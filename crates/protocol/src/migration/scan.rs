@@ -21,8 +21,6 @@ use crate::time::Time;
 pub(super) const PAGE: &[u8] = b"256";
 /// After a round in which keys could not be moved, or an answer that was none.
 pub(super) const REST: Duration = Duration::from_secs(1);
-/// For so long nobody may have looked, and what could have moved meanwhile still may.
-const LATE_MAX: Duration = Duration::from_millis(10);
 /// Nobody asks for commands if nobody has for so long.
 const QUIET: Duration = Duration::from_millis(20);
 
@@ -43,9 +41,6 @@ pub(super) struct Scan {
     pub(super) found: u64,
     pub(super) failed: u64,
     rests_until: Time,
-    /// When the last began to move, and when the next ones may while somebody asks for commands.
-    beside_since: Option<Time>,
-    beside_from: Time,
     /// Keys that may begin now, in millionths of one, and as of when.
     credit: u64,
     credited: Time,
@@ -59,9 +54,9 @@ impl Scan {
     /// Left out: the number of the round, and how many keys are counted beyond none.
     pub(super) fn fingerprint(&self, state: &mut impl Hasher) {
         let Scan { cursor, is_asked, round: _, is_last, page, in_flight, found, failed, .. } = self;
-        let Scan { rests_until, beside_since, beside_from, credit, credited, .. } = self;
+        let Scan { rests_until, credit, credited, .. } = self;
         hash_all(&[cursor, is_asked, is_last, page, in_flight, &(*found > 0), &(*failed > 0)], state);
-        hash_all(&[rests_until, beside_since, beside_from, credit, credited], state);
+        hash_all(&[rests_until, credit, credited], state);
     }
 }
 
@@ -86,7 +81,6 @@ impl Migration {
                 break;
             }
             let Some(key) = self.scan.page.pop_front() else { break };
-            self.scan.beside_since = Some(step.now);
             self.move_unasked(step, key);
         }
         if !self.scan.page.is_empty() || self.scan.is_asked {
@@ -104,24 +98,16 @@ impl Migration {
     }
 
     /// How many may begin now.
-    fn begins_max(&mut self, now: Time) -> usize {
+    fn begins_max(&self, now: Time) -> usize {
         let is_asked = self.asked.is_some_and(|asked| now.since(asked) < QUIET);
         match (is_asked, self.scan.in_flight) {
             (false, in_flight) => self.config.transfers_max.saturating_sub(in_flight),
             (true, 0) => {
-                self.rest_beside(now);
-                if now >= self.scan.beside_from { self.config.transfers_beside_max } else { 0 }
+                let givers = self.departures.as_ref().map_or(1, |departures| departures.givers());
+                (self.config.transfers_beside_max / givers.max(1)).max(1)
             }
             (true, _) => 0,
         }
-    }
-
-    /// All that give keys to one destination move them for half of the time together. Who was late to begin makes up for it.
-    fn rest_beside(&mut self, now: Time) {
-        let Some(begun) = self.scan.beside_since.take() else { return };
-        let givers = self.departures.as_ref().map_or(1, |departures| departures.givers()) as u32;
-        let due = self.scan.beside_from.max(Time(now.0.saturating_sub(LATE_MAX.as_micros() as u64)));
-        self.scan.beside_from = due.after(now.since(begun) * (2 * givers));
     }
 
     fn credit(&mut self, now: Time) {

@@ -526,8 +526,8 @@ fn what_was_watched_before_counts_as_changed() {
 fn fewer_are_under_way_while_somebody_asks() {
     let mut world = World::new();
     world.machine.config.transfers_max = 20;
-    world.machine.config.transfers_beside_max = 3;
-    world.now = Time(1_000_000);
+    // Two shims give keys, so that each has half of these.
+    world.machine.config.transfers_beside_max = 6;
     world.store(1, SHARED, &["GET a1"]);
     world.find_fifty();
     assert_eq!(world.dumps(), 3);
@@ -535,22 +535,7 @@ fn fewer_are_under_way_while_somebody_asks() {
         world.answer(HOME, &format!("PTTL {key}; DUMP {key}"), ":-2; $-1");
     }
     assert_eq!(world.dumps(), 1, "they begin together");
-    world.now = Time(world.now.0 + 1000);
     world.answer(HOME, "PTTL m12; DUMP m12", ":-2; $-1");
-    // They took a millisecond, and two shims give keys; what was late is made up for.
-    assert_eq!(world.dumps(), 3);
-    for round in 1.. {
-        if world.dumps() == 0 {
-            assert_eq!(round, 4, "4 ms of the 10 ms for each");
-            break;
-        }
-        world.now = Time(world.now.0 + 1000);
-        for key in world.dumped() {
-            world.answer(HOME, &format!("PTTL {key}; DUMP {key}"), ":-2; $-1");
-        }
-    }
-    world.now = Time(world.now.0 + 3000);
-    world.step(Input::Tick);
     assert_eq!(world.dumps(), 3);
     world.now = Time(world.now.0 + 20_000);
     world.step(Input::Tick);

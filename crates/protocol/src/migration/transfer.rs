@@ -37,7 +37,7 @@ impl Migration {
             next.extend(state.queue.front());
             if state.is_idle() {
                 self.keys.remove(key);
-                self.settled.insert(key.clone());
+                self.settled.asked(key.clone());
             }
         }
         next
@@ -200,7 +200,7 @@ impl Migration {
         let first = state.queue.front().copied();
         if state.is_idle() {
             self.keys.remove(&key);
-            self.settled.insert(key);
+            self.settled.moved(key);
         }
         if let Some(id) = first {
             self.try_send(step, id);
