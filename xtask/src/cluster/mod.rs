@@ -2,6 +2,7 @@
 //! Not what is measured or tried with it.
 
 pub(crate) mod ask;
+pub(crate) mod client;
 mod etcd;
 mod folder;
 mod layout;
@@ -326,6 +327,18 @@ impl ProcessCluster {
         Ok(())
     }
 
+    /// Every member begins anew, one after the other, with what its file says of the last shim from now on.
+    pub(crate) fn set_last_shim_state(&mut self, state: &'static str) -> anyhow::Result<()> {
+        self.layout.last_shim_state = Some(state);
+        let own = self.members.iter().filter(|member| member.role != LayoutRole::Redis);
+        for id in own.map(|member| member.id.clone()).collect::<Vec<_>>() {
+            self.write_configuration(&id)?;
+            self.terminate(&id)?;
+            self.run(&id)?;
+        }
+        self.wait_linked()
+    }
+
     /// Starts a member's successor at another address and sends there whoever dials it through the proxy from now
     /// on. The predecessor is given back as it is.
     pub(crate) fn replace(&mut self, id: &str) -> anyhow::Result<MemberProcess> {
@@ -379,6 +392,16 @@ impl ProcessCluster {
 
     pub(crate) fn member(&self, id: &str) -> anyhow::Result<&LayoutMember> {
         self.members.iter().find(|member| member.id == id).with_context(|| format!("there is no {id}"))
+    }
+
+    /// Where its files are.
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// What members are processes of, and commands are given with.
+    pub(crate) fn binary(&self) -> &Path {
+        &self.binary
     }
 
     /// The configuration of whoever reaches the cluster without a member between.

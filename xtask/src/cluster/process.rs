@@ -72,7 +72,12 @@ impl MemberProcess {
     }
 
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().is_ok_and(|status| status.is_some())
+        self.end().is_some()
+    }
+
+    /// How it has ended by itself, if it has.
+    pub(crate) fn end(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
     }
 
     pub(crate) fn id(&self) -> u32 {

@@ -20,8 +20,8 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
   --seed N          decides commands and faults, as far as the kernel's timing allows (default 1)
   --faults LIST     kinds of faults, with commas between them (default: all that can befall the storage); `none`
                     for none
-  --storage LIST    redis, cluster (a Redis Cluster of six), memcached or folder (the shims' own stores on disk); of
-                    several the rounds take turns (default: redis)
+  --storage LIST    redis, durable (redis whose data outlive it), cluster (a Redis Cluster of six), memcached or folder (the
+                    shims' own stores on disk); of several the rounds take turns (default: redis)
   --clients N       client threads (default 12)
   --binary PATH     a `distcache` to test (default: builds this tree, optimised and with every assertion)
   --upgrades        members are of two releases, each of the other one in its next life: this tree's, and one whose version
@@ -29,13 +29,16 @@ checkers. Ends with an error on a violation, and when too few hits or invalidati
   --next PATH       as --upgrades, with this `distcache` for the other release
   --rolling         instead of faults: three of each member, controllers over an etcd, and again and again every member is
                     stopped in order and started as the other release, one at a time; only documented errors are allowed
+  --resharding      besides the faults: controllers over an etcd, a further storage server that keys go to, and from, again and
+                    again, and a mover that is killed now and then; over redis or durable
   --json            prints the summary as JSON
   --planted [NAME]  plants each bug of xtask/planted, or one, in a copy of the tree, and demands that it is found
 ";
 
 /// By the names that `--storage` takes.
-const STORAGES: [(&str, LayoutStorage); 4] = [
+const STORAGES: [(&str, LayoutStorage); 5] = [
     ("redis", LayoutStorage::Redis),
+    ("durable", LayoutStorage::DurableRedis),
     ("cluster", LayoutStorage::RedisCluster),
     ("memcached", LayoutStorage::Memcached),
     ("folder", LayoutStorage::Folder),
@@ -54,6 +57,8 @@ pub(super) struct JepsenArguments {
     pub(super) binary: Option<PathBuf>,
     pub(super) next: Option<NextRelease>,
     pub(super) rolling: bool,
+    /// Keys change their storage server meanwhile.
+    pub(super) resharding: bool,
     pub(super) json: bool,
     /// Every planted bug, or one by name.
     pub(super) planted: Option<Option<String>>,
@@ -85,6 +90,7 @@ impl Default for JepsenArguments {
             binary: None,
             next: None,
             rolling: false,
+            resharding: false,
             json: false,
             planted: None,
         }
@@ -107,6 +113,7 @@ impl JepsenArguments {
                 "--binary" => parsed.binary = Some(PathBuf::from(value()?)),
                 "--next" => parsed.next = Some(NextRelease::At(PathBuf::from(value()?))),
                 "--rolling" => parsed.rolling = true,
+                "--resharding" => parsed.resharding = true,
                 "--upgrades" => parsed.next = Some(NextRelease::Built),
                 "--json" => parsed.json = true,
                 "--planted" => {
@@ -124,6 +131,13 @@ impl JepsenArguments {
             ensure!(parsed.storages == [LayoutStorage::Redis], "--rolling is over redis");
             parsed.faults.clear();
             parsed.next.get_or_insert(NextRelease::Built);
+        }
+        if parsed.resharding {
+            let plain = parsed.storages.iter().all(|storage| storage.is_proxied_for_each());
+            ensure!(
+                plain && !parsed.rolling,
+                "--resharding is over redis or durable, and not with --rolling"
+            );
         }
         if let RunLength::Time(time) = parsed.length {
             // Each kind of storage gets its turn, also in a short run.
@@ -147,8 +161,9 @@ impl JepsenArguments {
             Some(NextRelease::At(path)) => format!(" --next {}", path.display()),
         };
         let rolling = if self.rolling { " --rolling" } else { "" };
+        let resharding = if self.resharding { " --resharding" } else { "" };
         format!(
-            "cargo xtask jepsen {length} --seed {} --clients {} --storage {} --faults {faults}{next}{rolling}",
+            "cargo xtask jepsen {length} --seed {} --clients {} --storage {} --faults {faults}{next}{rolling}{resharding}",
             self.seed,
             self.clients,
             storages.join(",")
@@ -193,6 +208,7 @@ mod tests {
             &["--upgrades"],
             &["--next", "/a/distcache"],
             &["--rolling", "--seconds", "9"],
+            &["--resharding", "--storage", "redis,durable"],
         ] {
             let parsed = JepsenArguments::parse(given).unwrap();
             let command = parsed.command();
@@ -211,6 +227,8 @@ mod tests {
             &["--faults", "rain"],
             &["--storage", "paper"],
             &["--storage", "redis", "--faults", "move-slot"],
+            &["--storage", "cluster", "--resharding"],
+            &["--rolling", "--resharding"],
             &["--verbose"],
         ] {
             assert!(JepsenArguments::parse(wrong).is_err());

@@ -125,8 +125,9 @@ impl InjectedFault {
     /// Whether it can happen to a cluster over such storage.
     pub(super) fn befalls(self, storage: LayoutStorage) -> bool {
         match self {
-            InjectedFault::KillStorage | InjectedFault::MoveSlot | InjectedFault::FailOver => {
-                storage == LayoutStorage::RedisCluster
+            InjectedFault::MoveSlot | InjectedFault::FailOver => storage == LayoutStorage::RedisCluster,
+            InjectedFault::KillStorage => {
+                matches!(storage, LayoutStorage::DurableRedis | LayoutStorage::RedisCluster)
             }
             InjectedFault::PauseStorage => storage != LayoutStorage::Folder,
             // The folder is its predecessor's as long as that lives.

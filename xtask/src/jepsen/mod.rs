@@ -21,6 +21,7 @@ mod ours;
 mod planted;
 mod porcupine;
 mod report;
+mod resharding;
 mod samples;
 
 use std::net::SocketAddr;
@@ -44,6 +45,7 @@ use judge::Judge;
 use keys::{GROUP, JepsenKeys};
 use meter::Meter;
 use report::JepsenReport;
+use resharding::Resharding;
 
 /// A person who upgrades looks whether all is well before the next member: caches fill meanwhile.
 const BETWEEN_MEMBERS: Duration = Duration::from_millis(600);
@@ -85,6 +87,8 @@ const SHAPES: [JepsenShape; 5] = [
 const HOT_FROM: Duration = Duration::from_secs(300);
 /// What a node does in a second, where keys are to be too hot for two: so little that they live for seconds.
 const HOT_RATE_MAX: u64 = 100;
+/// Keys that a shim moves in a second: so few that they move for seconds.
+const MOVED_KEYS_RATE_MAX: u64 = 40;
 /// A round that is shorter may be over before a key is hot.
 const HEATING: Duration = Duration::from_secs(15);
 
@@ -256,9 +260,13 @@ impl JepsenRound<'_> {
         let clients = self.start_clients(&cluster, &shared)?;
         let meter = Meter::start(cluster.member("controller-0")?.listen);
         let mut faults = Faults::new(kinds, self.seed);
+        let mut resharding = match self.arguments.resharding {
+            true => Some(Resharding::new(&cluster, self.seed)?),
+            false => None,
+        };
         let disturbed = match self.arguments.rolling {
             true => self.roll(&mut cluster, binaries, &shared, &meter),
-            false => self.disturb(&mut cluster, &mut faults, &shared, &judge, &meter),
+            false => self.disturb(&mut cluster, &mut faults, &mut resharding, &shared, &judge, &meter),
         };
         shared.stop.store(true, Relaxed);
         for client in clients {
@@ -276,6 +284,9 @@ impl JepsenRound<'_> {
         *report.storages.entry(arguments::storage_name(self.storage)).or_default() += 1;
         report.add(took, layers, &shared.counts, &reading, judge.finish()?);
         report.add_near(self.shape.near, reading.near_hits);
+        if let Some(resharding) = resharding {
+            report.add_resharding(resharding.counts);
+        }
         report.add_heat(self.shape.hot && took >= HEATING, reading.raises);
         Ok(())
     }
@@ -309,10 +320,23 @@ impl JepsenRound<'_> {
         may && self.seed.is_multiple_of(2)
     }
 
+    /// How many racks there are, and servers in each.
+    fn racks(&self) -> [usize; 2] {
+        match self.storage {
+            LayoutStorage::RedisCluster => [3, 1],
+            _ if self.arguments.rolling => [3, 1],
+            // A server that is added has a rack of its own, or shares one.
+            _ if self.arguments.resharding && self.has_standbys() => [3, 1],
+            _ if self.arguments.resharding => [2, 2],
+            _ => [2, 1],
+        }
+    }
+
     fn layout(&self) -> Layout {
         let JepsenShape { routing, layers, lease_ms, hot, near, threads } = self.shape;
         let middle = Layer { name: "middle", by_rack: false, nodes: 2 };
-        let rolling = self.arguments.rolling;
+        let (rolling, resharding) = (self.arguments.rolling, self.arguments.resharding);
+        let [racks, servers_per_rack] = self.racks();
         let layers = match layers {
             _ if rolling => vec![Layer::leaves(1), Layer::spines(3)],
             1 => vec![Layer::spines(3)],
@@ -321,9 +345,11 @@ impl JepsenRound<'_> {
         };
         Layout {
             layers,
-            racks: if self.storage == LayoutStorage::RedisCluster || rolling { 3 } else { 2 },
-            controllers: if rolling { 3 } else { 1 },
-            etcd: rolling,
+            racks,
+            servers_per_rack,
+            last_shim_state: resharding.then_some(resharding::FIRST),
+            controllers: if rolling { 3 } else { 1 + usize::from(resharding) },
+            etcd: rolling || resharding,
             storage: self.storage,
             standbys: self.has_standbys() && !rolling,
             router_lines: match self.storage {
@@ -337,12 +363,13 @@ impl JepsenRound<'_> {
             // etcd has no leases below two seconds.
             controller_lines: format!(
                 "member_lease_ms = {}\ngrace_ms = 200",
-                if rolling { 2000 } else { 1000 }
+                if rolling || resharding { 2000 } else { 1000 }
             ),
             // A key is hot at once, and comes back soon after too many writes.
             tables: format!(
-                "[limits]\nstorage_ms_max = 1500\n[heat]\nthreshold = 2\nhold_off_ms = 200\n[security]\ninsecure_listen = true\n\
+                "[limits]\nstorage_ms_max = 1500\nmoved_keys_rate_max = {}\n[heat]\nthreshold = 2\nhold_off_ms = 200\n[security]\ninsecure_listen = true\n\
                  [near]\nobjects_max = {}\nheat_min = 2\nhits_min = 1",
+                if resharding { MOVED_KEYS_RATE_MAX } else { 0 },
                 if near { 40 } else { 0 }
             ),
             proxied: !rolling,
@@ -432,6 +459,7 @@ impl JepsenRound<'_> {
         &self,
         cluster: &mut ProcessCluster,
         faults: &mut Faults,
+        resharding: &mut Option<Resharding>,
         shared: &ClientsShared,
         judge: &Judge,
         meter: &Meter,
@@ -461,7 +489,11 @@ impl JepsenRound<'_> {
             wait(faults.calm());
             let fallen = cluster.fallen();
             ensure!(fallen.is_empty(), "{}", fallen.join("\n"));
+            resharding.iter_mut().try_for_each(|resharding| resharding.go_on(cluster))?;
         }
-        Ok(())
+        if judge.has_found() {
+            return Ok(());
+        }
+        resharding.iter_mut().try_for_each(|resharding| resharding.finish(cluster))
     }
 }

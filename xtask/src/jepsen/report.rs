@@ -12,9 +12,12 @@ use crate::cluster::proxy::Harm;
 use super::client::ClientCounts;
 use super::judge::{Findings, JepsenViolation};
 use super::meter::MeterReading;
+use super::resharding::ReshardingCounts;
 
 /// Rounds with fewer near hits than this, each, do not try near copies.
 const NEAR_HITS_MIN: u64 = 100;
+/// A server is added and removed, at least, in every round in which keys change theirs.
+const RESHARDINGS_MIN: u64 = 2;
 /// A run with fewer hits among its reads tests storage, not the cache.
 const HIT_RATIO_MIN: f64 = 0.3;
 /// A run with fewer writes to cached keys while something was wrong tests little of coherence.
@@ -62,6 +65,10 @@ pub(super) struct JepsenReport {
     /// Rounds in which routers held copies themselves, and reads that these have answered.
     rounds_near: u64,
     near_hits: u64,
+    /// Rounds in which keys changed their storage servers, how often they came to rest, and how many movers were killed.
+    rounds_resharding: u64,
+    reshardings: u64,
+    movers_killed: u64,
     #[serde(skip)]
     hits: u64,
 }
@@ -116,6 +123,12 @@ impl JepsenReport {
         self.near_hits += hits;
     }
 
+    pub(super) fn add_resharding(&mut self, counts: ReshardingCounts) {
+        self.rounds_resharding += 1;
+        self.reshardings += counts.finished;
+        self.movers_killed += counts.movers_killed;
+    }
+
     pub(super) fn add_faults(&mut self, counts: &BTreeMap<&'static str, u64>, harm: Harm) {
         for (name, count) in counts {
             *self.faults.entry(name).or_default() += count;
@@ -140,7 +153,7 @@ impl JepsenReport {
                 format!("only {writes} writes met cached keys during faults; {CACHED_WRITES_MIN} are needed");
             self.not_counted.push(text);
         }
-        let knows_all = self.storages.keys().any(|storage| ["redis", "cluster"].contains(storage));
+        let knows_all = self.storages.keys().any(|storage| ["redis", "durable", "cluster"].contains(storage));
         if knows_all && [self.transactions, self.swaps, self.scripts].contains(&0) {
             self.not_counted
                 .push("no transaction, none behind WATCH or no script was among the writes".to_owned());
@@ -151,6 +164,9 @@ impl JepsenReport {
         if self.rounds_near > 0 && self.near_hits < NEAR_HITS_MIN * self.rounds_near {
             let near_hits = self.near_hits;
             self.not_counted.push(format!("only {near_hits} reads were answered by copies of routers"));
+        }
+        if self.reshardings < RESHARDINGS_MIN * self.rounds_resharding {
+            self.not_counted.push(format!("only {} changes of servers came to their end", self.reshardings));
         }
         if self.histories_undecided * 100 > self.histories {
             let undecided = self.histories_undecided;
@@ -164,6 +180,7 @@ impl JepsenReport {
              among the writes: {} transactions, {} behind WATCH, {} scripts\n\
              {:.1} % of the reads were hits; {} writes met cached keys during faults; longest write {:.0} ms\n\
              keys got further places {} times, in {} rounds with hot keys; {} near hits in {} rounds with near copies\n\
+             servers were added or removed {} times in {} rounds; {} movers were killed\n\
              {} histories with {} operations checked twice: {} violations, {} undecided\n",
             self.operations,
             self.seconds,
@@ -183,6 +200,9 @@ impl JepsenReport {
             self.rounds_hot,
             self.near_hits,
             self.rounds_near,
+            self.reshardings,
+            self.rounds_resharding,
+            self.movers_killed,
             self.histories,
             self.operations_checked,
             self.violations,

@@ -9,9 +9,11 @@ use serde_json::{Value, json};
 use wire::resp::{self, Command};
 
 use super::Stage;
-use super::client::{calls, connect};
 use super::finding::Finding;
-use crate::cluster::{Layer, Layout, ProcessCluster};
+use crate::cluster::{
+    Layer, Layout, ProcessCluster,
+    client::{calls, connect},
+};
 use crate::replies::ReplyConnection;
 
 const READERS: usize = 1000;

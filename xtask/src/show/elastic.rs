@@ -8,11 +8,14 @@ use anyhow::{Context, ensure};
 use serde_json::{Value, json};
 
 use super::Stage;
-use super::client::{calls, connect};
 use super::finding::Finding;
 use super::load::{LoadSlice, ShownLoad};
 use super::rated;
-use crate::cluster::{LayoutRole, ProcessCluster, ask, mortal};
+use crate::cluster::{
+    LayoutRole, ProcessCluster, ask,
+    client::{calls, connect},
+    mortal,
+};
 
 /// Racks, and as many spines; each with as many nodes.
 const WIDTHS: [usize; 2] = [4, 8];

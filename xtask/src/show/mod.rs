@@ -1,7 +1,6 @@
 //! `cargo xtask show`: what DistCache promises under failure and overload, measured on real processes and held against
 //! its bounds. Not a test: the figures depend on the machine.
 
-mod client;
 mod coalesce;
 mod elastic;
 mod fig11;

@@ -9,10 +9,9 @@ use redis::Connection;
 use serde_json::json;
 
 use super::Stage;
-use super::client::connect;
 use super::finding::{Finding, median};
 use super::load::{DoneLoad, ShownLoad, unix_ms};
-use crate::cluster::{Folder, Layer, Layout, LayoutRole, ProcessCluster, mortal, redis};
+use crate::cluster::{Folder, Layer, Layout, LayoutRole, ProcessCluster, client::connect, mortal, redis};
 
 const KEYS: u64 = 5_000_000;
 const MOVER: &str = "shim-3";
@@ -52,9 +51,9 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
     let written = ["--keys", &keys, "--seconds", "1", "--connections", "16", "--pipeline", "32"];
     let folder = Folder::new("resharding")?;
     ShownLoad::start(stage.binary, cluster.router(0), folder.path(), "written", &written)?.finish()?;
-    let mut changed = |verb: &str, state: Option<(&str, &str)>, loaded: bool| -> anyhow::Result<()> {
-        if let Some((from, to)) = state {
-            set_state(&mut cluster, from, to)?;
+    let mut changed = |verb: &str, state: Option<&'static str>, loaded: bool| -> anyhow::Result<()> {
+        if let Some(state) = state {
+            cluster.set_last_shim_state(state)?;
         }
         if loaded {
             let (change, load) = under_load(stage, &cluster, folder.path(), verb)?;
@@ -66,8 +65,8 @@ pub(super) fn show(stage: &Stage<'_>) -> anyhow::Result<Finding> {
         Ok(())
     };
     changed("add", None, true)?;
-    changed("remove", Some(("joining", "leaving")), true)?;
-    changed("add", Some(("leaving", "joining")), false)?;
+    changed("remove", Some("leaving"), true)?;
+    changed("add", Some("joining"), false)?;
     Ok(finding)
 }
 
@@ -185,17 +184,6 @@ fn judge_loaded(verb: &str, change: &MovedKeys, load: &SlicesOfLoad, finding: &m
         ),
     );
     finding.bound(load.failed == 0, format!("{verb}: {} requests failed", load.failed));
-}
-
-/// Every member begins anew with what its file says of the last shim now.
-fn set_state(cluster: &mut ProcessCluster, from: &str, to: &str) -> anyhow::Result<()> {
-    let roles = [LayoutRole::Controller, LayoutRole::Node, LayoutRole::Shim, LayoutRole::Router];
-    for id in roles.into_iter().flat_map(|role| cluster.ids(role)).collect::<Vec<_>>() {
-        cluster.rewrite(&id, &format!("state = {from:?}"), &format!("state = {to:?}"))?;
-        cluster.terminate(&id)?;
-        cluster.run(&id)?;
-    }
-    cluster.wait_linked()
 }
 
 /// Keys of each storage server.

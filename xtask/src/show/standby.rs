@@ -12,9 +12,8 @@ use redis::Connection;
 use serde_json::json;
 
 use super::Stage;
-use super::client::connect;
 use super::finding::{Finding, largest, median};
-use crate::cluster::{Layer, Layout, LayoutStorage, ProcessCluster};
+use crate::cluster::{Layer, Layout, LayoutStorage, ProcessCluster, client::connect};
 
 const REPETITIONS: usize = 10;
 const LEASE_MS: f64 = 1000.0;

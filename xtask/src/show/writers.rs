@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use redis::Connection;
 
-use super::client::connect;
+use crate::cluster::client::connect;
 
 /// Between two writes of a key: much longer than a write, so that readers find a copy in between.
 const PAUSE: Duration = Duration::from_millis(40);

@@ -7,9 +7,9 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::one_key::{self, KEY, KeyRead, POLL, READY_MAX, Reads};
-use crate::cluster::ProcessCluster;
+use crate::cluster::{ProcessCluster, client};
+use crate::show::Stage;
 use crate::show::finding::{Finding, largest};
-use crate::show::{Stage, client};
 
 /// Writes past DistCache, and how long after each one the alarm may come.
 const FOREIGN: usize = 20;

@@ -9,9 +9,9 @@ use redis::Connection;
 use serde_json::json;
 
 use super::one_key;
-use crate::cluster::{Layout, ProcessCluster, without_shim};
+use crate::cluster::{Layout, ProcessCluster, client, without_shim};
+use crate::show::Stage;
 use crate::show::finding::Finding;
-use crate::show::{Stage, client};
 
 /// Values and counters that are written at each of the two routers.
 const VALUES: usize = 400;

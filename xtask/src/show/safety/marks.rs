@@ -4,9 +4,9 @@
 use serde_json::json;
 
 use super::one_key;
-use crate::cluster::{Layout, ProcessCluster};
+use crate::cluster::{Layout, ProcessCluster, client};
+use crate::show::Stage;
 use crate::show::finding::Finding;
-use crate::show::{Stage, client};
 
 const KEYS: usize = 400;
 /// The process that holds all members.

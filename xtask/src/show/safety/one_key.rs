@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 
-use crate::cluster::{Layer, Layout, ProcessCluster};
-use crate::show::client;
+use crate::cluster::{Layer, Layout, ProcessCluster, client};
 
 pub(super) const KEY: &str = "k";
 /// A write waits for a minute where leases may be as long.

@@ -9,9 +9,9 @@ use anyhow::Context;
 use serde_json::json;
 
 use super::one_key;
-use crate::cluster::{Layout, ProcessCluster, mortal};
+use crate::cluster::{Layout, ProcessCluster, client, mortal};
+use crate::show::Stage;
 use crate::show::finding::Finding;
-use crate::show::{Stage, client};
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 const REFUSED: &str = "HTTP/1.1 403";

@@ -9,7 +9,7 @@ use redis::Connection;
 /// Longer than any write may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Connection> {
+pub(crate) fn connect(address: SocketAddr) -> anyhow::Result<Connection> {
     let client = redis::Client::open(format!("redis://{address}/"))?;
     let connection = client.get_connection().with_context(|| format!("nobody serves RESP at {address}"))?;
     connection.set_read_timeout(Some(TIMEOUT))?;
@@ -17,7 +17,7 @@ pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Connection> {
 }
 
 /// How often a Redis server has carried a command out since it started.
-pub(super) fn calls(redis: &mut Connection, command: &str) -> anyhow::Result<u64> {
+pub(crate) fn calls(redis: &mut Connection, command: &str) -> anyhow::Result<u64> {
     let text: String = redis::cmd("INFO").arg("commandstats").query(redis)?;
     let prefix = format!("cmdstat_{command}:calls=");
     let count = text.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
