@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use config::{Config, ConfigError, Roster};
 use protocol::controller::partitions::Terms;
+use protocol::controller::resharding::ReshardingReport;
 use protocol::controller::{self, Beat, Controller, ControllerConfig, Effect, Event, Input};
 use protocol::placement::agreement::Disagreement;
 use protocol::time::Time;
@@ -203,7 +204,10 @@ impl Service {
         let beat = |status: &MemberStatus| {
             let empty = matches!(status, MemberStatus::Node(node) if node.statistics.objects == 0);
             let resharding = match status {
-                MemberStatus::Shim(shim) if shim.storage_up => Some(shim.resharding.phase()),
+                MemberStatus::Shim(shim) if shim.storage_up => {
+                    let place = self.config().shim_place(&shim.id);
+                    place.map(|place| ReshardingReport { shim: place.shim, phase: shim.resharding.phase() })
+                }
                 _ => None,
             };
             Ok(Beat { member: self.peer(status)?, epoch: status.epoch(), empty, resharding })

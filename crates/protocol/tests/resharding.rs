@@ -101,7 +101,8 @@ impl Tested {
             }
             Effect::Migrate { destinations, .. } if destinations.is_empty() => None,
             Effect::Migrate { destinations, .. } => Some(format!("leave for {destinations:?}")),
-            Effect::Prepare { .. } => Some("prepare".to_owned()),
+            Effect::Prepare { keys: Some(_), .. } => Some("prepare".to_owned()),
+            Effect::Prepare { keys: None, .. } => Some("no longer prepare".to_owned()),
             Effect::EndMigration => Some("end".to_owned()),
             _ => None,
         });
@@ -215,7 +216,7 @@ fn nothing_leaves_before_its_new_shim_can_have_it() {
     assert_eq!(old.done(), ["leave for [ShimId(1)]"]);
     assert_eq!(
         (new.done(), new.shim.resharding()),
-        (vec![], ReshardingPhase::Settled),
+        (vec!["no longer prepare".to_owned()], ReshardingPhase::Settled),
         "it is not asked again"
     );
 }
@@ -232,7 +233,7 @@ fn who_prepares_and_hears_that_nothing_is_divided_prepares_again_the_next_time()
     for (epoch, known) in [(2, false), (4, true)] {
         new.step(leaving(epoch));
         let prepares = new.effects.drain(..).find_map(|effect| match effect {
-            Effect::Prepare { again, .. } => Some(again),
+            Effect::Prepare { keys: Some(_), again } => Some(again),
             _ => None,
         });
         assert_eq!(prepares, Some(!known), "whether another process may have done it, at {epoch}");
@@ -242,6 +243,16 @@ fn who_prepares_and_hears_that_nothing_is_divided_prepares_again_the_next_time()
         new.step(Input::Map(Arc::new(settled)));
         assert_eq!(new.shim.resharding(), ReshardingPhase::Settled);
     }
+}
+
+#[test]
+fn nothing_is_cleared_once_keys_may_come_also_on_the_word_of_another_process() {
+    let (mut new, before) = Tested::new(NEW);
+    new.step(Input::Map(divided(&before, 2, [Relocation::Moving; 2])));
+    assert_eq!(new.shim.resharding(), ReshardingPhase::Preparing);
+    new.effects.clear();
+    new.step(Input::Map(joining(&before, 3, Relocation::Moving)));
+    assert!(new.effects.contains(&Effect::Prepare { keys: None, again: false }), "{:?}", new.effects);
 }
 
 #[test]

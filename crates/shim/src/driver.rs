@@ -6,6 +6,7 @@ use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
 use config::{Config, ShimPlace, key_bytes, key_text};
+use protocol::migration::Departures;
 use protocol::placement::Placement;
 use protocol::shim::{ALL_KEYS, Effect, ForeignWritersSeen, Input, PurgeTarget, Shim};
 use protocol::storage::network::StorageInput;
@@ -138,7 +139,8 @@ impl ShimDriver {
                         store(io, StorageInput::Migrate { departures, destinations, again });
                     }
                     Effect::Prepare { keys, again } => {
-                        store(io, StorageInput::Prepare { departures: Arc::new(keys), again });
+                        let departures = keys.map(|keys| Arc::new(keys) as Arc<dyn Departures>);
+                        store(io, StorageInput::Prepare { departures, again });
                     }
                     Effect::EndMigration => store(io, StorageInput::EndMigration),
                     Effect::Purged { number, copies } => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use protocol::migration::Departures;
 use protocol::storage::StorageEvent;
 use protocol::storage::network::StorageInput;
 use protocol::{node, router, shim};
@@ -246,7 +247,7 @@ impl Cluster {
                             self.step_storage(host, input);
                         }
                         shim::Effect::Prepare { keys, again } => {
-                            let departures = Arc::new(keys);
+                            let departures = keys.map(|keys| Arc::new(keys) as Arc<dyn Departures>);
                             self.step_storage(host, StorageInput::Prepare { departures, again });
                         }
                         shim::Effect::EndMigration => self.step_storage(host, StorageInput::EndMigration),

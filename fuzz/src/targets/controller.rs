@@ -3,7 +3,7 @@
 
 use arbitrary::{Result, Unstructured};
 use protocol::controller::partitions::{Effect, Input, Ownership, Partitions, Terms};
-use protocol::controller::resharding::ShimPart;
+use protocol::controller::resharding::{ReshardingReport, ShimPart};
 use protocol::placement::{Placement, Secret};
 use protocol::shim::ReshardingPhase;
 use protocol::time::Time;
@@ -80,7 +80,7 @@ fn input(bytes: &mut Unstructured<'_>, current: u32, map: &ClusterMap) -> Result
             member: peer(bytes)?,
             epoch: epoch(bytes, current)?,
             empty: bytes.arbitrary()?,
-            resharding: Some(*bytes.choose(&PHASES)?),
+            resharding: Some(ReshardingReport { shim: ShimId(0), phase: *bytes.choose(&PHASES)? }),
         },
         10 => Input::Reshard { shim: ShimId(0), joins: bytes.arbitrary()? },
         _ => Input::Tick,

@@ -24,31 +24,31 @@ const DISTURBED: [&str; 4] = ["cannot be reached", "is heard", "does not show th
 
 /// Where keys are to go.
 #[derive(Clone, Copy, PartialEq)]
-enum Change {
+enum ServerChange {
     Add,
     Remove,
 }
 
-impl Change {
+impl ServerChange {
     fn verb(self) -> &'static str {
         match self {
-            Change::Add => "add",
-            Change::Remove => "remove",
+            ServerChange::Add => "add",
+            ServerChange::Remove => "remove",
         }
     }
 
     /// The state of the shim in the file as long as it lasts, and in the map when it is done.
     fn states(self) -> [&'static str; 2] {
         match self {
-            Change::Add => [FIRST, "normal"],
-            Change::Remove => ["leaving", "absent"],
+            ServerChange::Add => [FIRST, "normal"],
+            ServerChange::Remove => ["leaving", "absent"],
         }
     }
 }
 
 /// The changes of one round.
 pub(super) struct Resharding {
-    change: Change,
+    change: ServerChange,
     /// The shim that gets keys and loses them again.
     shim: String,
     mover: Option<MemberProcess>,
@@ -70,7 +70,7 @@ impl Resharding {
         let log = cluster.folder().join("mover.log");
         let random = SmallRng::seed_from_u64(seed ^ 0x3e5a);
         let counts = ReshardingCounts::default();
-        Ok(Resharding { change: Change::Add, shim, mover: None, log, random, counts })
+        Ok(Resharding { change: ServerChange::Add, shim, mover: None, log, random, counts })
     }
 
     /// Between two episodes of faults: a mover is started or killed, or a change that has come to its end is followed by the next one.
@@ -84,7 +84,8 @@ impl Resharding {
         }
         if self.is_done(cluster)? {
             self.has_finished(cluster)?;
-            self.change = if self.change == Change::Add { Change::Remove } else { Change::Add };
+            self.change =
+                if self.change == ServerChange::Add { ServerChange::Remove } else { ServerChange::Add };
             cluster.set_last_shim_state(self.change.states()[0])?;
         }
         self.start(cluster)
@@ -180,7 +181,7 @@ impl Resharding {
         for server in &servers {
             let keys: Vec<Vec<u8>> =
                 redis::cmd("KEYS").arg("*").query(&mut client::connect(cluster.member(server)?.listen)?)?;
-            let is_left = self.change == Change::Remove && Some(server) == servers.last();
+            let is_left = self.change == ServerChange::Remove && Some(server) == servers.last();
             ensure!(!is_left || keys.is_empty(), "{server} still has {} keys", keys.len());
             for key in keys {
                 let name = String::from_utf8_lossy(&key).into_owned();

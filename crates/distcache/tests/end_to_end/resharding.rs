@@ -35,11 +35,16 @@ struct Trial {
 impl Trial {
     /// What the files of all say of the third of three servers.
     fn start(state: &str, tables: &str) -> Trial {
+        Trial::with_standbys(0, state, tables)
+    }
+
+    /// The same, and so many stand by for each shim.
+    fn with_standbys(standbys: usize, state: &str, tables: &str) -> Trial {
         let etcd = Etcd::start();
         let servers = [RedisServer::durable(), RedisServer::durable(), RedisServer::durable()];
         let controller_keys = format!("store = \"{}\"", etcd.store());
         let tables = tables.to_owned();
-        let layout = Layout { controller_keys, tables, spines: 2, ..layout(&servers) };
+        let layout = Layout { controller_keys, tables, standbys, spines: 2, ..layout(&servers) };
         let mut cluster = Cluster::unstarted(layout);
         cluster.set_state(None, Some(state));
         for id in cluster.layout.ids() {
@@ -365,6 +370,33 @@ fn whoever_dies_while_keys_move_they_go_on() {
     }
     let counts = trial.counts();
     assert!(counts.iter().all(|count| (KEYS / 4..KEYS / 2).contains(count)), "{counts:?}");
+    trial.no_errors("all is done");
+    trial.history.finish();
+}
+
+/// Who takes over deletes nothing of what has come before, and goes on with what leaves.
+#[test]
+fn processes_that_stand_by_take_over_while_keys_move() {
+    if !installed(&["redis-server", "etcd"]) {
+        return;
+    }
+    let _machine = alone();
+    let mut trial = Trial::with_standbys(1, "leaving", "[limits]\nmoved_keys_rate_max = 1000\n");
+    trial.begin(&["remove", MOVER, "--no-wait"]);
+    let standby = format!("{MOVER}-standby");
+    for victim in ["shim-0", "shim-1", MOVER, "shim-0-standby", &standby] {
+        until("keys move", || (trial.moved() > 100).then_some(()));
+        assert!(trial.is_under_way(), "before {victim} has died");
+        trial.kill_and_start(victim);
+    }
+    until("nothing moves any more", || (!trial.is_under_way()).then_some(()));
+    trial.history.wait_for_each_key();
+    let report = trial.history.report();
+    for error in report.errors.keys() {
+        assert!(WHILE_AWAY.iter().any(|part| error.contains(part)), "{error:?} in {report:?}");
+    }
+    let counts = trial.counts();
+    assert!(counts[2] == 0 && counts.iter().all(|count| *count == 0 || *count > KEYS / 3), "{counts:?}");
     trial.no_errors("all is done");
     trial.history.finish();
 }

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use wire::{NodeId, Peer, ShimId};
 
-use crate::shim::ReshardingPhase;
 use crate::statistics::statistics;
 use crate::time::Time;
 use agents::Agents;
 use partitions::{Liveness, Partitions, Terms};
+use resharding::ReshardingReport;
 
 pub use stored::{Members, StoredMap};
 
@@ -77,8 +77,8 @@ pub struct Beat {
     pub member: Peer,
     pub epoch: u32,
     pub empty: bool,
-    /// How far it is with keys that leave it, if it is a shim and no other process is.
-    pub resharding: Option<ReshardingPhase>,
+    /// Which shim it is, and how far that is, if it is one and no other process is it.
+    pub resharding: Option<ReshardingReport>,
 }
 
 /// One change of the store, whoever made it.

@@ -12,8 +12,7 @@ use std::time::Duration;
 use wire::level;
 use wire::{ClusterMap, LEVELS, NodeId, NodeMember, Peer, SHARE_WHOLE, ShimId};
 
-use super::resharding::{self, Reports, ReshardingRefusal, ShimPart};
-use crate::shim::ReshardingPhase;
+use super::resharding::{self, Reports, ReshardingRefusal, ReshardingReport, ShimPart};
 use crate::time::Time;
 
 /// The part of its partition that a returning node takes with each step, in thousandths.
@@ -53,7 +52,7 @@ pub enum Input {
     /// The member's lease was granted or kept. It acts on the map of `epoch`; `empty` says that it holds no copies, and `level` is
     /// the highest that it and the controllers that it hears of speak.
     /// A process that is a shim says how far it is with keys that leave it.
-    Heartbeat { member: Peer, epoch: u32, empty: bool, level: u8, resharding: Option<ReshardingPhase> },
+    Heartbeat { member: Peer, epoch: u32, empty: bool, level: u8, resharding: Option<ReshardingReport> },
     /// Members act on a map of this epoch that the store never had: a store before it was lost with its maps.
     Forgotten { epoch: u32 },
     /// The store knows the member, perhaps through another replica.

@@ -49,12 +49,20 @@ pub enum ReshardingRefusal {
     IsLast,
 }
 
+/// How far a shim is with keys that leave it, as the process says that is it just now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReshardingReport {
+    pub shim: ShimId,
+    pub phase: ReshardingPhase,
+}
+
 /// What members have said of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reports {
-    /// The epoch that each acts on.
+    /// The epoch that each acts on, also one that stands by.
     epochs: BTreeMap<Peer, u32>,
-    phases: BTreeMap<ShimId, ReshardingPhase>,
+    /// Who speaks for each shim, and what was said.
+    phases: BTreeMap<ShimId, (Peer, ReshardingPhase)>,
 }
 
 /// Lets keys go to a shim that has none, or all keys of one to the others.
@@ -92,20 +100,22 @@ pub(super) fn set_parts(map: &mut ClusterMap, parts: &[ShimPart]) {
 
 impl Reports {
     /// For a shim speaks the process that is it, and no other that stands by.
-    pub(super) fn hear(&mut self, member: Peer, epoch: u32, phase: Option<ReshardingPhase>) {
-        match (member, phase) {
-            (Peer::Shim(_), None) => return,
-            (Peer::Shim(shim), Some(phase)) => _ = self.phases.insert(shim, phase),
-            _ => {}
-        }
+    pub(super) fn hear(&mut self, member: Peer, epoch: u32, report: Option<ReshardingReport>) {
         self.epochs.insert(member, epoch);
+        match report {
+            Some(ReshardingReport { shim, phase }) => _ = self.phases.insert(shim, (member, phase)),
+            None => self.hush(member),
+        }
     }
 
     pub(super) fn forget(&mut self, member: Peer) {
         self.epochs.remove(&member);
-        if let Peer::Shim(shim) = member {
-            self.phases.remove(&shim);
-        }
+        self.hush(member);
+    }
+
+    /// It speaks for no shim any more.
+    fn hush(&mut self, member: Peer) {
+        self.phases.retain(|_, (speaker, _)| *speaker != member);
     }
 
     /// Goes to the next stage if it is time. Whether it has.
@@ -118,7 +128,8 @@ impl Reports {
         let mut living = members.iter().filter(|(_, liveness)| **liveness == Liveness::Up);
         let everybody = living.all(|(member, _)| acts(member));
         let is_at = |shim: &ShimId, phases: &[ReshardingPhase]| {
-            acts(&Peer::Shim(*shim)) && self.phases.get(shim).is_some_and(|phase| phases.contains(phase))
+            let said = self.phases.get(shim);
+            said.is_some_and(|(speaker, phase)| acts(speaker) && phases.contains(phase))
         };
         let of = |map: &ClusterMap, shim: &ShimId| map.shims[usize::from(shim.0)].relocation;
         let set = |map: &mut ClusterMap, shims: &[ShimId], relocation| {
@@ -169,7 +180,7 @@ mod tests {
 
     use wire::{ClusterMap, Peer, RackId, RouterId, Sharding, ShimId, ShimMember, ShimState};
 
-    use super::{Reports, ReshardingRefusal, begin};
+    use super::{Reports, ReshardingRefusal, ReshardingReport, begin};
     use crate::controller::partitions::Liveness;
     use crate::shim::ReshardingPhase;
 
@@ -179,7 +190,8 @@ mod tests {
         map: ClusterMap,
         reports: Reports,
         members: BTreeMap<Peer, Liveness>,
-        says: BTreeMap<Peer, ReshardingPhase>,
+        /// For which shim a process speaks, and what it says.
+        says: BTreeMap<Peer, ReshardingReport>,
     }
 
     impl Cluster {
@@ -194,9 +206,11 @@ mod tests {
                 shims: shims.collect(),
             };
             map.shims[2].state = ShimState::Absent;
-            let peers = (0..3).map(|id| Peer::Shim(ShimId(id))).chain([ROUTER]);
-            let members = peers.map(|peer| (peer, Liveness::Up)).collect();
-            Cluster { map, reports: Reports::default(), members, says: BTreeMap::new() }
+            let processes = (0..3).map(|id| Peer::Shim(ShimId(id)));
+            let members = processes.clone().chain([ROUTER]).map(|peer| (peer, Liveness::Up)).collect();
+            let mut cluster = Cluster { map, reports: Reports::default(), members, says: BTreeMap::new() };
+            (0..3).for_each(|shim| cluster.says(shim, ReshardingPhase::Settled));
+            cluster
         }
 
         fn begin(&mut self, shim: u16, joins: bool) -> Result<(), ReshardingRefusal> {
@@ -208,14 +222,14 @@ mod tests {
         /// Everybody but `late` acts on the map.
         fn all_act(&mut self, late: Option<Peer>) {
             for peer in self.members.keys().filter(|peer| Some(**peer) != late) {
-                let phase = self.says.get(peer).copied().unwrap_or_default();
-                self.reports.hear(*peer, self.map.epoch, Some(phase));
+                self.reports.hear(*peer, self.map.epoch, self.says.get(peer).copied());
             }
         }
 
         /// From its next heartbeat on.
         fn says(&mut self, shim: u16, phase: ReshardingPhase) {
-            self.says.insert(Peer::Shim(ShimId(shim)), phase);
+            let shim = ShimId(shim);
+            self.says.insert(Peer::Shim(shim), ReshardingReport { shim, phase });
         }
 
         /// What follows, in words: each shim's state and how far what leaves it is.
@@ -277,7 +291,8 @@ mod tests {
         cluster.begin(2, true).expect("it has none");
         // What another process has said, or of another map, counts for nothing.
         cluster.says(2, ReshardingPhase::Prepared);
-        cluster.reports.hear(Peer::Shim(ShimId(2)), cluster.map.epoch - 1, Some(ReshardingPhase::Prepared));
+        let report = cluster.says.get(&Peer::Shim(ShimId(2))).copied();
+        cluster.reports.hear(Peer::Shim(ShimId(2)), cluster.map.epoch - 1, report);
         assert_eq!(cluster.advance(), "-");
         cluster.all_act(Some(ROUTER));
         assert_eq!(
@@ -311,5 +326,27 @@ mod tests {
         cluster.all_act(None);
         assert_eq!(cluster.advance(), "Absent Moving, Normal Moving, Absent Moving");
         assert_eq!(cluster.begin(1, false), Err(ReshardingRefusal::IsLast));
+    }
+
+    /// Another process that may be the first shim.
+    const STANDBY: Peer = Peer::Shim(ShimId(1000));
+
+    #[test]
+    fn who_stands_by_acts_on_maps_and_speaks_for_a_shim_only_once_it_is_it() {
+        let mut cluster = Cluster::new();
+        cluster.members.insert(STANDBY, Liveness::Up);
+        cluster.begin(2, true).expect("it has none");
+        (0..2).for_each(|shim| cluster.says(shim, ReshardingPhase::Moved));
+        cluster.all_act(Some(STANDBY));
+        assert_eq!(cluster.advance(), "-", "it may become the shim with an old map");
+        let said = cluster.says.remove(&Peer::Shim(ShimId(0))).expect("it has spoken");
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "-", "nobody speaks for the shim");
+        cluster.says.insert(STANDBY, ReshardingReport { phase: ReshardingPhase::Moving, ..said });
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "-", "what the one before has said counts no more");
+        cluster.says.insert(STANDBY, said);
+        cluster.all_act(None);
+        assert_eq!(cluster.advance(), "Normal Announced, Normal Announced, Joining Moving");
     }
 }

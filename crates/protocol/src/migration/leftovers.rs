@@ -2,6 +2,9 @@
 //! of them comes, since afterwards nobody can tell the one from the other. Not when they may come.
 //!
 //! A shim that has had no keys has a server without any. If there are some, nobody knows whose they are: they stay, and it is said.
+//!
+//! That nothing is there goes on record at the server before anything comes. So a process that takes the server over and finds it on record
+//! deletes nothing, whatever map it has heard of last.
 
 use std::sync::Arc;
 
@@ -41,6 +44,10 @@ enum LeftoversQuestion {
 pub struct Leftovers {
     /// Whose keys come, until it has been said that they may.
     departures: Option<Arc<dyn Departures>>,
+    /// Another process may have looked already.
+    again: bool,
+    /// The server was on record when it was taken over.
+    divided: bool,
     /// Nothing of them is there.
     gone: bool,
     up: bool,
@@ -74,31 +81,34 @@ impl Leftovers {
         self.reason.as_deref()
     }
 
-    /// Keys come from now on, once `Gone` has been said.
-    pub fn begin(&mut self, now: Time, departures: Arc<dyn Departures>, effects: &mut Vec<LeftoversEffect>) {
-        (self.departures, self.gone, self.reason) = (Some(departures), false, None);
+    /// Keys come from now on, once `Gone` has been said. `again`: another process may have begun with it.
+    pub fn begin(
+        &mut self,
+        now: Time,
+        departures: Arc<dyn Departures>,
+        again: bool,
+        effects: &mut Vec<LeftoversEffect>,
+    ) {
+        (self.departures, self.again) = (Some(departures), again);
+        (self.gone, self.reason) = (false, None);
         self.restart(now, effects);
     }
 
-    /// An earlier process has looked, and what is there now may have come.
-    pub fn skip(&mut self, effects: &mut Vec<LeftoversEffect>) {
-        self.gone = true;
-        effects.push(LeftoversEffect::Gone);
-    }
-
-    /// Keys may come from now on: never is anything deleted again.
-    pub fn said(&mut self) {
-        (self.departures, self.gone) = (None, false);
+    /// Keys may come from now on, or none does: never is anything deleted again.
+    pub fn end(&mut self) {
+        (self.departures, self.gone, self.reason) = (None, false, None);
     }
 
     /// Takes what the server reports; its own tickets' events are for nobody else.
     pub fn event(&mut self, now: Time, event: &StorageEvent, effects: &mut Vec<LeftoversEffect>) {
         match event {
-            StorageEvent::Up { incarnation, .. } => {
+            StorageEvent::Up { incarnation, traits, .. } => {
                 if self.incarnation.replace(*incarnation) != Some(*incarnation) {
-                    // What another one was asked cannot be carried out any more, and it may have had other keys.
+                    // What another one was asked cannot be carried out any more, it may have had other keys, and another process may
+                    // have had it meanwhile.
                     self.owes_fence = false;
                     self.gone &= self.departures.is_none();
+                    (self.again, self.divided) = (true, traits.divided);
                 }
                 self.up = true;
                 self.restart(now, effects);
@@ -132,6 +142,10 @@ impl Leftovers {
         self.rests_until = now;
         let may_ask = self.up && !self.owes_fence && !self.gone;
         let Some(departures) = self.departures.as_ref().filter(|_| may_ask) else { return };
+        if self.again && self.divided {
+            // What is there now may have come.
+            return self.has_ended(effects);
+        }
         match departures.is_first() {
             true => self.ask(LeftoversQuestion::Count, frame(&[b"DBSIZE"]), effects),
             false => self.scan(b"0", effects),
@@ -151,10 +165,10 @@ impl Leftovers {
     }
 
     fn answered(&mut self, now: Time, reply: &Bytes, effects: &mut Vec<LeftoversEffect>) {
-        let Some(departures) = self.departures.clone() else { return };
+        let Some(departures) = self.departures.clone().filter(|_| !self.gone) else { return };
         let value = Value::parse(reply).ok();
         match (std::mem::take(&mut self.question), value) {
-            (LeftoversQuestion::Count, Some(Value::Integer(0))) => self.end(effects),
+            (LeftoversQuestion::Count, Some(Value::Integer(0))) => self.has_ended(effects),
             (LeftoversQuestion::Count, Some(Value::Integer(keys))) => {
                 let reason = format!(
                     "its server has {keys} keys already, and nobody knows whose they are: empty it (FLUSHALL), and it goes on"
@@ -185,7 +199,7 @@ impl Leftovers {
     /// SCAN meets every key that is there all the time, and none comes.
     fn next_page(&mut self, cursor: &Bytes, effects: &mut Vec<LeftoversEffect>) {
         match &cursor[..] {
-            b"0" => self.end(effects),
+            b"0" => self.has_ended(effects),
             cursor => self.scan(cursor, effects),
         }
     }
@@ -195,7 +209,7 @@ impl Leftovers {
         self.rests_until = now.after(REST);
     }
 
-    fn end(&mut self, effects: &mut Vec<LeftoversEffect>) {
+    fn has_ended(&mut self, effects: &mut Vec<LeftoversEffect>) {
         (self.gone, self.reason) = (true, None);
         effects.push(LeftoversEffect::Gone);
     }
@@ -239,7 +253,13 @@ mod tests {
     }
 
     fn up(incarnation: u64) -> StorageEvent {
-        StorageEvent::Up { incarnation, traits: StorageTraits::default(), earlier: EarlierIncarnations::NONE }
+        taken_over(incarnation, false)
+    }
+
+    /// A server that is on record, or is not.
+    fn taken_over(incarnation: u64, divided: bool) -> StorageEvent {
+        let traits = StorageTraits { divided, ..StorageTraits::default() };
+        StorageEvent::Up { incarnation, traits, earlier: EarlierIncarnations::NONE }
     }
 
     /// A server that tells its keys in pages of two.
@@ -258,7 +278,9 @@ mod tests {
             let mut world = World { machine, now: Time(0), keys, asked: Vec::new(), gone: false };
             world.event(&up(1));
             assert!(world.asked.is_empty());
-            world.act(|machine, now, effects| machine.begin(now, Arc::new(Arrivals { is_first }), effects));
+            world.act(|machine, now, effects| {
+                machine.begin(now, Arc::new(Arrivals { is_first }), false, effects)
+            });
             world
         }
 
@@ -341,7 +363,7 @@ mod tests {
         world.event(&up(2));
         world.answer_all();
         assert_eq!(world.left(), ["xa", "xd", "xf"], "another server may have what the one before had not");
-        world.machine.said();
+        world.machine.end();
         world.event(&up(3));
         world.pass(10_000);
         assert!(world.asked.is_empty(), "what is there now has come");
@@ -405,5 +427,38 @@ mod tests {
         world.pass(1000);
         world.answer_all();
         assert!(world.gone);
+    }
+
+    #[test]
+    fn who_takes_over_a_server_that_is_on_record_deletes_nothing() {
+        let mut world = World::new(&KEYS, false);
+        world.answer(None);
+        // Another process has had it meanwhile, has looked through it, and keys have come.
+        world.event(&StorageEvent::Down { reason: "another process serves it".into(), gone: false });
+        world.event(&taken_over(2, true));
+        world.answer(Some("*2\r\n$1\r\n0\r\n*1\r\n$2\r\nab\r\n"));
+        assert!(world.gone && world.asked.is_empty());
+        assert_eq!(
+            world.left(),
+            KEYS.iter().copied().collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()
+        );
+        // A server that has come back without the record is another one.
+        world.gone = false;
+        world.event(&taken_over(3, false));
+        world.answer_all();
+        assert!(world.gone);
+        assert_eq!(world.left(), ["xa", "xd", "xf"]);
+    }
+
+    #[test]
+    fn one_that_stands_by_hears_that_keys_may_come_before_it_has_the_server() {
+        let mut world = World::new(&KEYS, false);
+        world.answer(None);
+        world.asked.clear();
+        world.event(&StorageEvent::Down { reason: "another process serves it".into(), gone: false });
+        world.machine.end();
+        world.event(&taken_over(2, false));
+        world.pass(10_000);
+        assert!(world.asked.is_empty() && !world.gone);
     }
 }

@@ -188,9 +188,9 @@ pub enum Effect {
         /// An earlier process may have begun with it.
         again: bool,
     },
-    /// What storage has of keys that come to it goes, as it is from before.
+    /// What storage has of keys that come to it goes, as it is from before; nothing goes any more without any.
     Prepare {
-        keys: DepartingKeys,
+        keys: Option<DepartingKeys>,
         /// An earlier process may have done it, and some may have come.
         again: bool,
     },

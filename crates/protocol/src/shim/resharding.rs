@@ -140,13 +140,19 @@ impl Shim {
         let shim = self.config.id;
         let destinations = self.placement.destinations(shim);
         let relocation = self.placement.map().shims[usize::from(shim.0)].relocation;
+        let prepares =
+            matches!(self.resharding.phase, ReshardingPhase::Preparing | ReshardingPhase::Prepared);
+        if prepares && !self.placement.is_unprepared(shim) {
+            // Perhaps on the word of another process.
+            step.effects.push(Effect::Prepare { keys: None, again: false });
+        }
         match self.resharding.phase {
             ReshardingPhase::Settled if self.placement.is_unprepared(shim) => {
                 self.resharding.phase = ReshardingPhase::Preparing;
-                let (keys, again) = (self.departing(), self.may_have_begun());
+                let (keys, again) = (Some(self.departing()), self.may_have_begun());
                 step.effects.push(Effect::Prepare { keys, again });
             }
-            ReshardingPhase::Preparing | ReshardingPhase::Prepared if self.placement.is_unprepared(shim) => {}
+            _ if prepares && self.placement.is_unprepared(shim) => {}
             _ if destinations.is_empty() => {
                 self.resharding.phase = ReshardingPhase::Settled;
                 match self.placement.is_changing() {

@@ -60,9 +60,9 @@ pub enum StorageInput {
         again: bool,
     },
     /// Keys are about to come: what is there of them is from before and goes. `Migrated` follows once that is done, and on record.
-    /// `again`: an earlier process may have done it.
+    /// `again`: an earlier process may have done it. Without any: they may come now, or none does, and nothing goes any more.
     Prepare {
-        departures: Arc<dyn Departures>,
+        departures: Option<Arc<dyn Departures>>,
         again: bool,
     },
     /// No command for a key that leaves comes any more. `MigrationEnded` follows once none is under way.

@@ -73,15 +73,12 @@ impl Backend for RedisMigration {
                 }
                 self.marks = true;
             }
-            StorageInput::Prepare { departures, again } => {
+            StorageInput::Prepare { departures: Some(departures), again } => {
                 let mut effects = Vec::new();
-                // Some may have come since that was put on record.
-                match again && self.was_divided {
-                    true => self.leftovers.skip(&mut effects),
-                    false => self.leftovers.begin(now, departures, &mut effects),
-                }
+                self.leftovers.begin(now, departures, again, &mut effects);
                 self.clear(step, effects);
             }
+            StorageInput::Prepare { departures: None, .. } => self.leftovers.end(),
             StorageInput::Record { .. } => self.step_home(step, input),
             StorageInput::EndMigration => self.inputs.push_back(Input::Close),
             StorageInput::Connected(connection)
@@ -221,7 +218,7 @@ impl RedisMigration {
                     step.events.push(StorageEvent::MigrationEnded);
                 }
                 if self.leftovers.is_gone() {
-                    self.leftovers.said();
+                    self.leftovers.end();
                     step.events.push(StorageEvent::Migrated);
                 }
                 return self.held_up.take();

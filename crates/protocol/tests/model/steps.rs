@@ -111,7 +111,7 @@ impl Cluster {
                 shim::Effect::Migrate { destinations, .. } => {
                     state.shims[index].moves |= !destinations.is_empty();
                 }
-                shim::Effect::Prepare { .. } => state.shims[index].moves = true,
+                shim::Effect::Prepare { keys, .. } => state.shims[index].moves = keys.is_some(),
                 shim::Effect::EndMigration => state.shims[index].ends = true,
                 shim::Effect::Send { .. }
                 | shim::Effect::Control { .. }
