@@ -64,6 +64,18 @@ impl Roster {
         let Roster { layers, nodes, routers, shims } = self;
         RosterSize { layers: layers.len(), nodes: nodes.len(), routers: routers.len(), shims: shims.len() }
     }
+
+    /// The same with the addresses of `own` wherever that has the member, too.
+    fn with_addresses_of(&self, own: &Roster) -> Roster {
+        let mut same = self.clone();
+        same.nodes.iter_mut().zip(&own.nodes).for_each(|(node, own)| node.listen.clone_from(&own.listen));
+        same.shims.iter_mut().zip(&own.shims).for_each(|(shim, own)| shim.listen.clone_from(&own.listen));
+        for (router, own) in same.routers.iter_mut().zip(&own.routers) {
+            router.listen.clone_from(&own.listen);
+            router.tls = own.tls;
+        }
+        same
+    }
 }
 
 impl RosterSize {
@@ -111,12 +123,13 @@ impl Config {
         }
     }
 
-    /// This configuration with the members that only `roster` has; none if there are no such members.
+    /// This configuration with the members that only `roster` has; none if there are no such members. Where the others listen is each
+    /// one's own to say: it may be behind another address for others, or have moved.
     ///
     /// # Errors
     /// What both have must be the same, and storage servers cannot be added.
     pub fn grown(&self, roster: &Roster) -> Result<Option<Config>, ConfigError> {
-        self.check_same(roster)?;
+        self.check_same(&roster.with_addresses_of(&self.roster()))?;
         let mut grown = self.clone();
         for layer in roster.layers.iter().skip(self.layers.len()) {
             let partition = if layer.by_rack { Partition::Rack } else { Partition::Hash };
@@ -160,6 +173,7 @@ impl Config {
         lacks("layer", &mut self.layers.iter().skip(newer.layers.len()).map(|layer| &layer.name))?;
         lacks("node", &mut self.nodes.iter().skip(newer.nodes.len()).map(|node| &node.id))?;
         lacks("router", &mut self.routers.iter().skip(newer.routers.len()).map(|router| &router.id))?;
+        self.check_same(&newer.roster())?;
         self.grown(&newer.roster())
     }
 
@@ -227,6 +241,19 @@ mod tests {
         assert_eq!(grown.map(), larger().map());
         assert!(config().grown(&config().roster()).unwrap().is_none());
         assert!(larger().grown(&config().roster()).unwrap().is_none());
+    }
+
+    #[test]
+    fn members_of_a_roster_may_have_moved() {
+        let mut moved = larger();
+        let address = |port: u16| format!("127.0.0.1:{port}").parse().unwrap();
+        (moved.nodes[0].listen, moved.shims[0].listen) = (address(7101), address(7102));
+        moved.routers[0].listen = Some(address(7103));
+        assert!(larger().grown(&moved.roster()).unwrap().is_none());
+        let grown = config().grown(&moved.roster()).unwrap().unwrap();
+        assert_eq!(grown.roster(), larger().roster(), "each goes on with the addresses of its file");
+        moved.nodes[0].capacity = 3.0;
+        assert!(larger().grown(&moved.roster()).is_err(), "that decides where keys are");
     }
 
     #[test]

@@ -198,9 +198,11 @@ async fn drain(State(api): State<HttpApi>, body: CommandBody) -> Result<Json<Map
 
 /// A change is neither begun nor promised while the store is away.
 pub(crate) fn has_store(service: &Service) -> Result<(), HttpProblem> {
-    match service.problem() {
-        Some(error) => Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, error)),
-        None => Ok(()),
+    let unavailable = |what| Err(HttpProblem::new(StatusCode::SERVICE_UNAVAILABLE, what));
+    match (service.problem(), service.foreign()) {
+        (Some(error), _) => unavailable(error.to_string()),
+        (None, Some(reason)) => unavailable(reason),
+        (None, None) => Ok(()),
     }
 }
 

@@ -344,6 +344,14 @@ impl Service {
         self.machine.problem().map(|reason| StoreError(reason.to_owned()))
     }
 
+    /// Why nothing that is decided here would last.
+    pub(crate) fn foreign(&self) -> Option<String> {
+        let reason = self.machine.foreign()?;
+        Some(format!(
+            "the store's map is not this configuration's, so that this controller changes nothing: {reason}"
+        ))
+    }
+
     /// Why it cannot tell the map yet.
     pub(crate) fn unread(&self) -> Option<StoreError> {
         self.machine.told().is_none().then(|| self.problem().unwrap_or_else(not_read))

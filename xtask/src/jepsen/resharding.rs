@@ -157,7 +157,8 @@ impl Resharding {
                 known.map(|part| format!("{part}={}", member[*part])).collect::<Vec<_>>().join(" ")
             });
             let members = members.collect::<Vec<_>>().join("\n");
-            Some(format!("{id}, map {}: {}\n{members}\n", map["epoch"], map["shims"]))
+            let log = cluster.log(id);
+            Some(format!("{id}, map {}: {}\n{members}\n{log}\n", map["epoch"], map["shims"]))
         };
         let controllers = cluster.ids(LayoutRole::Controller);
         controllers.iter().filter_map(of).collect::<String>() + &self.said()

@@ -277,28 +277,40 @@ fn a_cluster_that_was_stopped_starts_again_without_what_etcd_knew() {
     }
 }
 
+/// All processes end, and begin anew with this in the table of the first leaf.
+fn with_another_leaf(trial: &mut Trial, change: impl FnOnce(&str) -> String) {
+    let ids = trial.cluster.layout.ids();
+    ids.iter().for_each(|id| trial.cluster.kill(id));
+    let file = std::fs::read_to_string(&trial.cluster.config).expect("the file");
+    let (before, after) = file.split_once("id = \"leaf-0\"\n").expect("a node");
+    let changed = format!("{before}id = \"leaf-0\"\n{}", change(after));
+    std::fs::write(&trial.cluster.config, changed).expect("written");
+    ids.iter().for_each(|id| trial.cluster.start(id));
+    trial.cluster.wait_linked();
+}
+
 #[test]
-fn a_member_at_another_address_is_taken_once_the_map_with_the_old_one_is_forgotten() {
+fn a_member_may_move_and_is_no_other_one_than_the_map_says() {
     if !installed(&["redis-server", "etcd"]) {
         return;
     }
     let _machine = alone();
     let mut trial = Trial::start();
     let [first, _] = trial.controllers;
+    let foreign = "the store's map is not this configuration's";
     until("it is drained", || trial.cluster.command(first, &["drain", "spine-1"]).ok().map(drop));
     trial.history.stop();
-    let ids = trial.cluster.layout.ids();
-    ids.iter().for_each(|id| trial.cluster.kill(id));
-    let file = std::fs::read_to_string(&trial.cluster.config).expect("the file");
-    let (before, after) = file.split_once("id = \"leaf-0\"").expect("a node");
-    let (keys, rest) = after.split_once("listen = \"").expect("its address");
-    let (_, rest) = rest.split_once('"').expect("it ends");
-    let moved = format!("{before}id = \"leaf-0\"{keys}listen = \"{}\"{rest}", loopback());
-    std::fs::write(&trial.cluster.config, moved).expect("written");
-    ids.iter().for_each(|id| trial.cluster.start(id));
-    trial.cluster.wait_linked();
-    let foreign = "the store's map is not this configuration's";
+    with_another_leaf(&mut trial, |leaf| {
+        let (keys, rest) = leaf.split_once("listen = \"").expect("its address");
+        let (_, rest) = rest.split_once('"').expect("it ends");
+        format!("{keys}listen = \"{}\"{rest}", loopback())
+    });
+    trial.until_agreed(2, 0);
+    assert!(!trial.cluster.process("controller").log().contains(foreign), "it has moved");
+    with_another_leaf(&mut trial, |leaf| format!("capacity = 2.0\n{leaf}"));
     until("it is told", || trial.cluster.process("controller").log().contains(foreign).then_some(()));
+    let refused = trial.cluster.command(first, &["drain", "spine-0"]).expect_err("it changes nothing");
+    assert!(refused.contains(foreign) && refused.contains("leaf-0"), "{refused}");
     trial.etcd.forget_map();
     until("it is drained", || trial.cluster.command(first, &["drain", "spine-1"]).ok().map(drop));
     trial.until_agreed(2, 0);

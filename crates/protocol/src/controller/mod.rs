@@ -168,8 +168,8 @@ pub struct Controller<M: Members> {
     read: bool,
     /// Why the store cannot be asked, if it cannot.
     problem: Option<String>,
-    /// The store's map is not for these members.
-    foreign: bool,
+    /// Why the store's map is not for these members, if it is not.
+    foreign: Option<String>,
     heard: BTreeMap<Peer, Heard>,
     agents: Agents,
     statistics: ControllerStatistics,
@@ -193,7 +193,7 @@ impl<M: Members> Controller<M> {
             version: 0,
             read: false,
             problem: None,
-            foreign: false,
+            foreign: None,
             heard: BTreeMap::new(),
             agents: Agents::default(),
             statistics: ControllerStatistics::default(),
@@ -238,6 +238,11 @@ impl<M: Members> Controller<M> {
     /// Why the store cannot be asked, if it cannot.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
+    }
+
+    /// Why the store's map is not for these members, if it is not: nothing that is decided here gets there.
+    pub fn foreign(&self) -> Option<&str> {
+        self.foreign.as_deref()
     }
 
     /// With those that were added since the start.
@@ -300,7 +305,7 @@ impl<M: Members> Controller<M> {
             Change::Map { version, map } => {
                 self.version = version;
                 let taken = map.and_then(|map| self.take_map(now, &map).map(|()| map));
-                self.foreign = taken.is_err();
+                self.foreign = taken.as_ref().err().cloned();
                 effects.push(Effect::Log(match taken {
                     Ok(map) => Event::Taken(map),
                     Err(reason) => Event::Foreign { reason },
@@ -338,7 +343,7 @@ impl<M: Members> Controller<M> {
     /// Another replica may have seen later maps than this one, and members with it: in another history their epochs are
     /// not taken for those of this one.
     fn lose_map(&mut self) {
-        (self.version, self.foreign) = (0, false);
+        (self.version, self.foreign) = (0, None);
         self.history_begun = self.history_begun.wrapping_add(1);
         self.history = self.history_begun;
     }
@@ -365,7 +370,7 @@ impl<M: Members> Controller<M> {
     fn propose(&mut self, effects: &mut Vec<Effect<M::Roster>>) {
         let newer = self.partitions.map().epoch > self.committed.epoch;
         let lost = self.version == 0 && self.committed.epoch > self.epoch_first;
-        if !self.foreign && (newer || lost) {
+        if self.foreign.is_none() && (newer || lost) {
             let map = proposal(&self.partitions, &self.members, self.history, &self.by);
             effects.push(Effect::Propose { version: self.version, map });
         }
