@@ -80,10 +80,10 @@ mod tests {
     }
 
     fn age(ms: u64) -> Tenure {
-        Tenure { age: Some(ms * 1000) }
+        Tenure { age: Some(ms * 1000), routers: None }
     }
 
-    const NONE: Tenure = Tenure { age: None };
+    const NONE: Tenure = Tenure { age: None, routers: None };
 
     #[test]
     fn the_only_one_is_the_shim_whatever_it_says() {

@@ -509,6 +509,7 @@ impl Confusion {
                 | shim::Effect::Control { .. }
                 | shim::Effect::Vacant { .. }
                 | shim::Effect::HandOver
+                | shim::Effect::Renew
                 | shim::Effect::Migrate { .. }
                 | shim::Effect::Prepare { .. }
                 | shim::Effect::EndMigration => {}

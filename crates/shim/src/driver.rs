@@ -134,6 +134,12 @@ impl ShimDriver {
                     }
                     Effect::Vacant { gone } => store(io, StorageInput::Vacant { gone }),
                     Effect::HandOver => store(io, StorageInput::HandOver),
+                    Effect::Renew => {
+                        tracing::warn!(
+                            "has handed over and stands by: routers reach another process of this shim, and not this one"
+                        );
+                        peers.renew(io, &"this process has handed over");
+                    }
                     Effect::Migrate { keys, destinations, again } => {
                         let departures = Arc::new(keys);
                         store(io, StorageInput::Migrate { departures, destinations, again });

@@ -241,6 +241,8 @@ impl Cluster {
                             self.step_storage(host, StorageInput::Vacant { gone })
                         }
                         shim::Effect::HandOver => self.step_storage(host, StorageInput::HandOver),
+                        // Processes of one shim are not linked to each other here, so that none hands over and stays.
+                        shim::Effect::Renew => {}
                         shim::Effect::Migrate { keys, destinations, again } => {
                             let departures = Arc::new(keys);
                             let input = StorageInput::Migrate { departures, destinations, again };

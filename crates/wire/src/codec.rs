@@ -169,8 +169,9 @@ fn encode_succession(message: &Message, out: &mut Vec<u8>) {
             bare(Header { tail: [0, 0, 0, m.number], ..of(operation::HANDOVER_ACK) }, out);
         }
         Message::Tenure(m) => {
-            let flags = flag(m.age.is_some(), FLAG_GRANTED);
-            bare(Header { flags, tail: [0, 0, 0, m.age.unwrap_or(0)], ..of(operation::TENURE) }, out);
+            let flags = flag(m.age.is_some(), FLAG_GRANTED) | flag(m.routers.is_some(), FLAG_VALUE);
+            let routers = m.routers.map_or(0, u64::from);
+            bare(Header { flags, tail: [0, routers, 0, m.age.unwrap_or(0)], ..of(operation::TENURE) }, out);
         }
         control => encode_control(control, out),
     }
@@ -524,7 +525,10 @@ fn assemble_control(header: &Header, key: Key, value: Bytes) -> Result<Message, 
         operation::WINDOW => Message::Window(Window { requests: argument as u32 }),
         operation::HANDOVER => Message::Handover(Handover { number: argument }),
         operation::HANDOVER_ACK => Message::HandoverAck(HandoverAck { number: argument }),
-        operation::TENURE => Message::Tenure(Tenure { age: has(FLAG_GRANTED).then_some(argument) }),
+        operation::TENURE => Message::Tenure(Tenure {
+            age: has(FLAG_GRANTED).then_some(argument),
+            routers: has(FLAG_VALUE).then_some(second as u32),
+        }),
         operation::REVOKED => Message::Revoked(Revoked { session, number: argument }),
         other => return Err(DecodeError::Operation(other)),
     })

@@ -488,6 +488,9 @@ pub struct HandoverAck {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Tenure {
     pub age: Option<u64>,
+    /// How many routers it is linked to; told again and again by one that stands by, and nothing has changed then (to the other
+    /// processes that may be the shim).
+    pub routers: Option<u32>,
 }
 
 impl Message {

@@ -134,8 +134,8 @@ fn control_samples() -> Vec<Message> {
         Message::SetDegree(SetDegree { key, degree: Degree(3) }),
         Message::Handover(Handover { number: 50 }),
         Message::HandoverAck(HandoverAck { number: 51 }),
-        Message::Tenure(Tenure { age: Some(52) }),
-        Message::Tenure(Tenure { age: None }),
+        Message::Tenure(Tenure { age: Some(52), routers: None }),
+        Message::Tenure(Tenure { age: None, routers: None }),
     ]
 }
 
@@ -172,6 +172,7 @@ fn part_samples() -> Vec<Message> {
         part(Follows::Nothing, b"ing\r\n"),
         part(Follows::Lost, b""),
         Message::Credit(Credit { request: 43, bytes: 44 }),
+        Message::Tenure(Tenure { age: None, routers: Some(53) }),
     ]
 }
 

@@ -45,7 +45,7 @@ use judge::Judge;
 use keys::{GROUP, JepsenKeys};
 use meter::Meter;
 use report::JepsenReport;
-use resharding::Resharding;
+use resharding::JepsenResharding;
 
 /// A person who upgrades looks whether all is well before the next member: caches fill meanwhile.
 const BETWEEN_MEMBERS: Duration = Duration::from_millis(600);
@@ -261,7 +261,7 @@ impl JepsenRound<'_> {
         let meter = Meter::start(cluster.member("controller-0")?.listen);
         let mut faults = Faults::new(kinds, self.seed);
         let mut resharding = match self.arguments.resharding {
-            true => Some(Resharding::new(&cluster, self.seed)?),
+            true => Some(JepsenResharding::new(&cluster, self.seed)?),
             false => None,
         };
         let disturbed = match self.arguments.rolling {
@@ -459,7 +459,7 @@ impl JepsenRound<'_> {
         &self,
         cluster: &mut ProcessCluster,
         faults: &mut Faults,
-        resharding: &mut Option<Resharding>,
+        resharding: &mut Option<JepsenResharding>,
         shared: &ClientsShared,
         judge: &Judge,
         meter: &Meter,

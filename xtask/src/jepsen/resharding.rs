@@ -47,7 +47,7 @@ impl ServerChange {
 }
 
 /// The changes of one round.
-pub(super) struct Resharding {
+pub(super) struct JepsenResharding {
     change: ServerChange,
     /// The shim that gets keys and loses them again.
     shim: String,
@@ -64,13 +64,13 @@ pub(super) struct ReshardingCounts {
     pub(super) movers_killed: u64,
 }
 
-impl Resharding {
-    pub(super) fn new(cluster: &ProcessCluster, seed: u64) -> anyhow::Result<Resharding> {
+impl JepsenResharding {
+    pub(super) fn new(cluster: &ProcessCluster, seed: u64) -> anyhow::Result<JepsenResharding> {
         let shim = cluster.ids(LayoutRole::Shim).pop().context("there are shims")?;
         let log = cluster.folder().join("mover.log");
         let random = SmallRng::seed_from_u64(seed ^ 0x3e5a);
         let counts = ReshardingCounts::default();
-        Ok(Resharding { change: ServerChange::Add, shim, mover: None, log, random, counts })
+        Ok(JepsenResharding { change: ServerChange::Add, shim, mover: None, log, random, counts })
     }
 
     /// Between two episodes of faults: a mover is started or killed, or a change that has come to its end is followed by the next one.

@@ -6,8 +6,8 @@ use rustix::process::Signal;
 use wire::resp::{Command, Value};
 
 use crate::cluster::{
-    Client, Cluster, Layout, MemcachedClient, MemcachedServer, RedisServer, Sentinels, UP, alone, installed,
-    text, until,
+    Client, Cluster, Layout, MemcachedClient, MemcachedServer, RedisServer, Relay, Sentinels, UP, alone,
+    installed, text, until,
 };
 use crate::coherence::{hit_ratio, layout};
 use crate::history::{History, Report};
@@ -130,6 +130,55 @@ fn a_shim_that_hangs_is_replaced_and_serves_nothing_when_it_wakes() {
     trial.history.wait_for(1000, 100);
     assert_eq!(serves(&trial.cluster, "shim-0-standby"), Some(()));
     only_under_way(&trial.history.finish());
+}
+
+/// A cluster of one shim, which all but `direct` find behind the relay.
+fn behind_a_relay(layout: Layout, direct: &[&str]) -> (Cluster, Relay) {
+    let mut cluster = Cluster::unstarted(layout);
+    let own = std::fs::read_to_string(&cluster.config).expect("the configuration");
+    let shim = own.split("[[shim]]").nth(1).expect("a shim");
+    let listen = shim.lines().find_map(|line| line.strip_prefix("listen = ")).expect("it listens");
+    let relay = Relay::start(listen.trim_matches('"').parse().expect("an address"));
+    let relayed = own.replace(listen, &format!("\"{}\"", relay.address));
+    let paths = ["direct.toml", "relayed.toml"].map(|name| cluster.config.with_file_name(name));
+    for (text, path) in [own, relayed].iter().zip(&paths) {
+        std::fs::write(path, text).expect("the file is written");
+    }
+    for id in cluster.layout.ids() {
+        let is_direct = id == "shim-0" || direct.contains(&id.as_str());
+        cluster.config.clone_from(&paths[usize::from(!is_direct)]);
+        cluster.start(&id);
+    }
+    cluster.wait_linked();
+    (cluster, relay)
+}
+
+#[test]
+fn a_shim_that_routers_do_not_reach_hands_over_and_stands_by() {
+    if !installed(&["redis-server"]) {
+        return;
+    }
+    let _machine = alone();
+    // The one that stands by reaches the shim, or nobody does.
+    for direct in [&["shim-0-standby"][..], &[]] {
+        let servers = [RedisServer::durable()];
+        let layout = Layout { standbys: 1, lease_ms: 500, ..layout(&servers) };
+        let (cluster, relay) = behind_a_relay(layout, direct);
+        let history = History::start(&cluster.layout.routers, 6, 4);
+        until("copies are hit", || (hit_ratio(&cluster.status()) > 0.3).then_some(()));
+        until("one stands by", || stands_by(&cluster, "shim-0-standby"));
+        relay.cut();
+        until("the other one serves", || serves(&cluster, "shim-0-standby"));
+        until("it stands by", || stands_by(&cluster, "shim-0"));
+        history.wait_for(1000, 100);
+        relay.mend();
+        cluster.wait_linked();
+        history.wait_for(1000, 100);
+        assert_eq!(serves(&cluster, "shim-0-standby"), Some(()), "it stays");
+        let retreats = crate::cluster::total(&cluster.status(), "shims", "retreats_total");
+        assert_eq!(retreats, 1, "{}", cluster.status());
+        only_under_way(&history.finish());
+    }
 }
 
 #[test]

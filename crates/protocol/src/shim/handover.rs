@@ -9,7 +9,8 @@
 //!                                                                                                 storage says so:     Left
 //! ```
 //!
-//! What takes too long is cut off by whoever runs the shim: then its leases are waited for, as after a crash.
+//! What takes too long is cut off by whoever runs the shim: then its leases are waited for, as after a crash. One that leaves because of
+//! [`reach`](super::reach) stands by afterwards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -71,7 +72,7 @@ impl Shim {
     fn tenure(&self, now: Time) -> Tenure {
         let is_up = matches!(self.storage, StorageState::Up { .. });
         let governs = is_up && self.departure != Departure::Left;
-        Tenure { age: governs.then(|| now.since(self.governs_since).as_micros() as u64) }
+        Tenure { age: governs.then(|| now.since(self.governs_since).as_micros() as u64), routers: None }
     }
 
     pub(super) fn tell_tenure(&self, step: &mut ShimStep<'_>) {
@@ -81,6 +82,7 @@ impl Shim {
 
     pub(super) fn linked(&mut self, step: &mut ShimStep<'_>, peer: Peer) {
         self.linked.insert(peer);
+        self.others_linked += u32::from(matches!(peer, Peer::Shim(_)));
         step.send(peer, Message::Tenure(self.tenure(step.now)));
         if let Departure::Asking { unheard, .. } = &mut self.departure
             && !matches!(peer, Peer::Shim(_))
@@ -91,15 +93,21 @@ impl Shim {
     }
 
     pub(super) fn unlinked(&mut self, step: &mut ShimStep<'_>, peer: Peer) {
-        self.linked.remove(&peer);
-        self.heard(peer);
         if matches!(peer, Peer::Shim(_)) {
+            self.others_linked = self.others_linked.saturating_sub(1);
             self.vacant(step, true);
         }
+        if !matches!(peer, Peer::Shim(_)) || self.others_linked == 0 {
+            self.linked.remove(&peer);
+        }
+        self.heard(peer);
     }
 
     /// Another process that may be the shim says whether it is.
     pub(super) fn told_tenure(&mut self, step: &mut ShimStep<'_>, tenure: &Tenure) {
+        if let Some(routers) = tenure.routers {
+            return self.reach.told(step.now, routers);
+        }
         if tenure.age.is_none() {
             return self.vacant(step, false);
         }
@@ -128,6 +136,14 @@ impl Shim {
                 self.departure = Departure::Revoking;
                 self.purge_all(step, Requester::Departure);
             }
+        }
+    }
+
+    /// Storage is this process's no more. One that has left and does not end stands by from now on.
+    pub(super) fn returns(&mut self, step: &mut ShimStep<'_>) {
+        if !self.stays() && self.reach.ends_retreat() {
+            self.departure = Departure::Stays;
+            step.effects.push(Effect::Renew);
         }
     }
 

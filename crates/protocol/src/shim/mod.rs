@@ -20,6 +20,7 @@ mod operation;
 mod operations;
 mod pubsub;
 mod purge;
+mod reach;
 mod read_feed;
 mod reads;
 mod refusal;
@@ -180,6 +181,8 @@ pub enum Effect {
     },
     /// Nothing is under way, and nothing can be granted any more.
     HandOver,
+    /// This process has handed over, and stands by: every link to it begins anew, so that nobody takes it for one that leaves.
+    Renew,
     /// Keys leave for the storage of these shims: storage moves them, and carries out commands where each is. Without any, none leaves
     /// here, and storage only keeps on record that keys are divided anew.
     Migrate {
@@ -225,7 +228,10 @@ pub struct Shim {
     moving: Vec<u16>,
     holders: Holders,
     linked: BTreeSet<Peer>,
+    /// How many other processes that may be this shim are, all by the same name.
+    others_linked: u32,
     departure: handover::Departure,
+    reach: reach::RouterReach,
     resharding: resharding::Resharding,
     sessions_opened: u64,
     /// The last version taken; also what a key's state starts with.
@@ -306,7 +312,9 @@ impl Shim {
             moving: Vec::new(),
             holders,
             linked: BTreeSet::new(),
+            others_linked: 0,
             departure: handover::Departure::default(),
+            reach: reach::RouterReach::default(),
             resharding: resharding::Resharding::new(&placement),
             sessions_opened: 0,
             sequence: 0,
@@ -385,7 +393,10 @@ impl Shim {
                 self.forget_early(gone, None);
             }
             Input::Linked(Peer::Shim(_)) => {}
-            Input::HandOver => self.hand_over(step),
+            Input::HandOver => {
+                self.reach.ends_retreat();
+                self.hand_over(step);
+            }
             Input::Storage(event) => self.storage_event(step, event),
             Input::Map(placement) => self.adopt(step, placement),
             Input::Settings(settings) => self.set(step, *settings),
@@ -458,6 +469,7 @@ impl Shim {
         self.release_purges(step);
         self.tick_stale(step);
         self.tick_elastic(step);
+        self.tick_reach(step);
         if matches!(self.storage, StorageState::Up { .. }) {
             let interval = self.lease_terms(step.now).duration / PROOFS_PER_LEASE;
             if step.now.since(self.proof) >= interval && step.now.since(self.proof_sent) >= interval {

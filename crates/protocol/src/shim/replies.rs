@@ -10,6 +10,7 @@ use wire::{Key, LayerSet, Message, Status, View};
 use super::large::ReplyChunk;
 use super::operation::{OperationKind, Phase, blank};
 use super::operations::status_of;
+use super::reach::RouterReach;
 use super::read_feed::ReadMark;
 use super::step::ShimStep;
 use super::{FillTicket, Purpose, Shim, Ticket, transaction};
@@ -106,6 +107,7 @@ impl Shim {
         if was_up {
             self.tell_tenure(step);
         }
+        self.returns(step);
         match gone {
             true => self.tick_stale(step),
             false => self.drop_what_may_be_stale(step),
@@ -166,6 +168,7 @@ impl Shim {
                 None => wait,
             };
             (self.proof, self.governs_since) = (Time(0), step.now);
+            self.reach = RouterReach::default();
             if own.is_some() || !earlier.same_data {
                 // Nobody may see a value, then that it is gone, and then the value again in a copy.
                 self.reads_hold_until = self.hold_until;

@@ -31,6 +31,9 @@ statistics! {
             "any: their outcome may be unknown to their clients"),
         incarnations: counter("states", "States of storage taken over",
             "more than one: it restarted or failed over, and all copies went"),
+        /// As one that is stopped does, but it stands by.
+        retreats: counter("times", "Times that this process has handed over because routers reach another one of its shim and not it",
+            "any: the network between this machine and the routers is broken"),
         refused: counter("commands", "Commands refused because storage is down or the key is another shim's",
             "any: clients see errors"),
         /// INVs sent, repeats included.

@@ -98,6 +98,12 @@ impl StorageHealth {
         }
     }
 
+    /// This process has handed it over, as is meant.
+    pub(super) fn handed_over(&mut self, events: &mut Vec<StorageEvent>) {
+        self.up = false;
+        self.wait("this process has handed it over to another one", events);
+    }
+
     /// The server has another state than the one before. People are told whatever they were told a moment ago, because what it
     /// held may be gone: mostly it has just been seen to end.
     pub(super) fn void(&mut self, now: Time, events: &mut Vec<StorageEvent>) {

@@ -117,7 +117,8 @@ impl Cluster {
                 | shim::Effect::Control { .. }
                 | shim::Effect::Release { .. }
                 | shim::Effect::Purged { .. }
-                | shim::Effect::Vacant { .. } => {}
+                | shim::Effect::Vacant { .. }
+                | shim::Effect::Renew => {}
             }
         }
         state.shims[index].refresh();

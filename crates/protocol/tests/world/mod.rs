@@ -604,6 +604,7 @@ impl World {
                 }
                 // There is no other, and nothing leaves.
                 shim::Effect::Vacant { .. }
+                | shim::Effect::Renew
                 | shim::Effect::Migrate { .. }
                 | shim::Effect::Prepare { .. }
                 | shim::Effect::EndMigration => {}

@@ -219,6 +219,11 @@ impl Peers {
         }
     }
 
+    /// Ends all links; those that are dialled from here are dialled again.
+    pub fn renew(&mut self, io: &mut Io, reason: &dyn std::fmt::Display) {
+        (0..self.links.len()).for_each(|position| self.end_link(io, position, reason, true));
+    }
+
     pub fn replies_dropped(&self) -> u64 {
         self.replies_dropped
     }

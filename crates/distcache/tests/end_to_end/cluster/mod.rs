@@ -12,6 +12,7 @@ mod ports;
 mod process;
 mod redis_cluster;
 mod redis_server;
+mod relay;
 mod sentinels;
 
 pub(crate) use client::{Client, REPLY_MAX, ok, text};
@@ -26,6 +27,7 @@ pub(crate) use ports::{free_port, loopback_network};
 pub(crate) use process::{Process, distcache, until};
 pub(crate) use redis_cluster::{PRIMARIES, RedisCluster};
 pub(crate) use redis_server::{Program, RedisServer};
+pub(crate) use relay::Relay;
 pub(crate) use sentinels::Sentinels;
 
 use std::collections::BTreeMap;

@@ -161,7 +161,11 @@ impl Backend for Memcached {
             | StorageInput::Migrate { .. }
             | StorageInput::Prepare { .. }
             | StorageInput::EndMigration => {}
-            StorageInput::HandOver => step.events.push(StorageEvent::Left),
+            StorageInput::HandOver => {
+                step.events.push(StorageEvent::Left);
+                self.leave(step);
+                self.health.handed_over(step.events);
+            }
             StorageInput::Leave => self.leave(step),
         }
     }

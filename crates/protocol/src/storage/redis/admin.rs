@@ -128,6 +128,10 @@ impl Admin {
         self.waits_since = None;
         self.scanner = ReplyScanner::new();
         self.rest(now);
+        if self.farewell_replies.take().is_some() {
+            // Whoever comes next finds out how far it came.
+            return News::Left;
+        }
         let hint = if mute && !self.tls { MUTE } else { "" };
         News::Trouble(Trouble::Broken(format!("{reason}{hint}")))
     }
@@ -165,7 +169,8 @@ impl Admin {
         self.heard = true;
         if let Some(left) = &mut self.farewell_replies {
             *left = left.saturating_sub(1);
-            return (*left == 0).then_some(News::Left);
+            let is_last = *left == 0;
+            return self.farewell_replies.take_if(|_| is_last).map(|_| News::Left);
         }
         let value = match Value::parse(reply) {
             Ok(value) => value,

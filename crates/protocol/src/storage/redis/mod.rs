@@ -6,6 +6,7 @@
 mod acl;
 mod admin;
 pub mod clients;
+mod farewell;
 mod line;
 mod listener;
 mod mark;
@@ -268,19 +269,6 @@ impl Redis {
         self.settle(step);
     }
 
-    /// Takes this incarnation's user away, which no lease is of any more.
-    fn hand_over(&mut self, step: &mut StorageStep<'_>) {
-        if !self.admin.hand_over(step.network, step.now) {
-            step.events.push(StorageEvent::Left);
-        }
-    }
-
-    /// Takes this incarnation's user away and closes everything.
-    fn leave(&mut self, step: &mut StorageStep<'_>) {
-        self.close_lines(step);
-        self.admin.leave(step.network, step.now);
-    }
-
     fn data(&mut self, step: &mut StorageStep<'_>, id: ConnectionId, mut bytes: Bytes) {
         let listeners = self.listeners.iter_mut().filter_map(|listener| listener.line.as_mut());
         let mut lines = self.shared.iter_mut().flatten().chain(&mut self.pinned).chain(listeners);
@@ -325,9 +313,7 @@ impl Redis {
                 self.closed(step, id, &reason);
             }
             Fault::UserGone => {
-                self.admin.takeover.renounce();
-                self.admin.rest(step.now);
-                self.close_lines(step);
+                self.renounce(step);
                 self.health.unusable(
                     step.now,
                     "the server was restarted, or another process has taken it over",
@@ -388,7 +374,7 @@ impl Redis {
     fn news(&mut self, step: &mut StorageStep<'_>, news: Option<News>) {
         match news {
             None => {}
-            Some(News::Left) => return step.events.push(StorageEvent::Left),
+            Some(News::Left) => return self.handed_over(step),
             Some(News::Void) => {
                 self.close_lines(step);
                 self.health.void(step.now, step.events);
