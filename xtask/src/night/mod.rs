@@ -188,11 +188,14 @@ impl Night<'_> {
 
     fn jepsen(&mut self) -> anyhow::Result<()> {
         let share = self.share(NightKind::Jepsen);
-        let (seconds, seed) = (share.as_secs().max(60).to_string(), self.seed());
-        let storage = "redis,cluster,redis,memcached";
-        let line =
-            ["xtask", "jepsen", "--seconds", &seconds, "--seed", &seed, "--storage", storage, "--upgrades"];
-        self.part(NightPart::new("jepsen", &line, share))?;
+        let (seconds, seed) = ((share / 2).as_secs().max(60).to_string(), self.seed());
+        let line = ["xtask", "jepsen", "--seconds", &seconds, "--seed", &seed, "--storage"];
+        for (name, storage, flag) in [
+            ("jepsen", "redis,cluster,redis,memcached", "--upgrades"),
+            ("jepsen resharding", "durable", "--resharding"),
+        ] {
+            self.part(NightPart::new(name, &[&line[..], &[storage, flag]].concat(), share / 2))?;
+        }
         Ok(())
     }
 

@@ -6,6 +6,8 @@ use super::{NoteLevel, StorageEvent, StorageTraits};
 use crate::coherence::lease::EarlierIncarnations;
 use crate::time::Time;
 
+/// A process that has handed its server over does not ask for it again for so long.
+pub(super) const AWAY: Duration = Duration::from_secs(3);
 const VOID: &str = "another server, or another run of it: data may be lost";
 
 pub(super) struct StorageHealth {

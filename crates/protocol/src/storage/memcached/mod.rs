@@ -20,7 +20,7 @@ use wire::foreign::{Foreign, speaks};
 use wire::memcached::{ReplyHead, next_reply};
 
 use super::backoff::Backoff;
-use super::health::StorageHealth;
+use super::health::{AWAY, StorageHealth};
 use super::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
 use super::step::StorageStep;
 use super::{MarkedPart, NoteLevel, StorageEvent, StorageTraits, Store};
@@ -164,6 +164,7 @@ impl Backend for Memcached {
             StorageInput::HandOver => {
                 step.events.push(StorageEvent::Left);
                 self.leave(step);
+                self.not_before = now.after(AWAY);
                 self.health.handed_over(step.events);
             }
             StorageInput::Leave => self.leave(step),

@@ -9,6 +9,7 @@ use wire::resp::{ReplyScanner, Value};
 use super::settings::RedisSettings;
 use super::takeover::{Progress, Takeover, Trouble};
 use crate::storage::backoff::Backoff;
+use crate::storage::health::AWAY;
 use crate::storage::network::{ConnectionId, Endpoint, Network};
 use crate::time::Time;
 
@@ -106,7 +107,12 @@ impl Admin {
 
     /// Holds back dialling and questions, so that shims that displace each other do not do it all the time.
     pub(super) fn rest(&mut self, now: Time) {
-        self.not_before = now.after(self.backoff.next());
+        self.not_before = self.not_before.max(now.after(self.backoff.next()));
+    }
+
+    /// Another process has its turn: one that stands by looks more often.
+    pub(super) fn stay_away(&mut self, now: Time) {
+        self.not_before = now.after(AWAY);
     }
 
     pub(super) fn reset_backoff(&mut self) {

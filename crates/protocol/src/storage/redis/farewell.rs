@@ -15,8 +15,9 @@ impl Redis {
     /// One that others stand by for may be the shim again.
     pub(super) fn handed_over(&mut self, step: &mut StorageStep<'_>) {
         step.events.push(StorageEvent::Left);
+        self.renounce(step);
         if self.settings.standby.is_some() {
-            self.renounce(step);
+            self.admin.stay_away(step.now);
             self.health.handed_over(step.events);
         }
     }
