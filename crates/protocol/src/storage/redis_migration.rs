@@ -1,7 +1,7 @@
 //! Storage on a Redis server whose keys may leave for those of other shims while they are served: carries out what
 //! `crate::migration` wants. Not which key is where.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use wire::ShimId;
 
@@ -40,6 +40,8 @@ pub struct RedisMigration {
     held_up: Option<StorageEvent>,
     /// It is over once that is on record.
     ends: bool,
+    /// Whose servers keys go to. There is a guest at each as long as this process has its home.
+    wanted: BTreeSet<ShimId>,
     /// The server was on record to be divided before this process wanted it.
     was_divided: bool,
     leftovers: Leftovers,
@@ -99,8 +101,7 @@ impl Backend for RedisMigration {
                 self.inputs.push_back(Input::Tick);
             }
             StorageInput::HandOver | StorageInput::Leave => {
-                self.step_guests(step, &StorageInput::Leave);
-                self.guests.clear();
+                self.dismiss_guests(step);
                 self.step_home(step, input);
             }
             StorageInput::Vacant { .. } => self.step_home(step, input),
@@ -166,6 +167,7 @@ impl RedisMigration {
             marked: None,
             held_up: None,
             ends: false,
+            wanted: BTreeSet::new(),
             was_divided: false,
             leftovers: Leftovers::default(),
         }
@@ -228,16 +230,41 @@ impl RedisMigration {
                     self.was_divided = traits.divided;
                 }
                 let is_new = self.marked.replace(incarnation) != Some(incarnation);
+                self.invite_guests(step, is_new);
                 self.marks |= self.waits || self.leftovers.is_gone() || is_new && !self.is_idle();
                 if is_new && !self.is_idle() {
                     self.held_up = Some(event);
                     return None;
                 }
             }
-            StorageEvent::Down { .. } => self.held_up = None,
+            StorageEvent::Down { gone, .. } => {
+                self.held_up = None;
+                if !gone {
+                    // Perhaps for another process, whose guests these would keep out.
+                    self.dismiss_guests(step);
+                }
+            }
             _ => {}
         }
         Some(event)
+    }
+
+    /// Guests come in the name of an incarnation of the home, and none of one that another process may have displaced stays.
+    fn invite_guests(&mut self, step: &mut StorageStep<'_>, is_new: bool) {
+        if is_new {
+            self.dismiss_guests(step);
+        }
+        for shim in &self.wanted {
+            self.guests.entry(*shim).or_insert_with(|| (self.open)(*shim));
+        }
+    }
+
+    fn dismiss_guests(&mut self, step: &mut StorageStep<'_>) {
+        self.step_guests(step, &StorageInput::Leave);
+        for shim in std::mem::take(&mut self.guests).into_keys() {
+            let event = StorageEvent::Down { reason: "its home is away".to_owned(), gone: true };
+            self.inputs.push_back(Input::Destination { shim, event });
+        }
     }
 
     fn step_guest(&mut self, step: &mut StorageStep<'_>, shim: ShimId, input: StorageInput) {
@@ -275,10 +302,13 @@ impl RedisMigration {
             }
             Effect::Report(event) => return step.events.push(event),
             Effect::Connect { shim } => {
-                self.guests.insert(shim, (self.open)(shim));
-                return;
+                self.wanted.insert(shim);
+                return if self.home.is_up() {
+                    self.invite_guests(step, false)
+                };
             }
             Effect::Leave { shim } => {
+                self.wanted.remove(&shim);
                 self.step_guest(step, shim, StorageInput::Leave);
                 self.guests.remove(&shim);
                 return;
@@ -307,4 +337,141 @@ fn ticket(event: &StorageEvent) -> Option<u64> {
 /// Whether commands there are answered in their order, so that nobody has to remember them.
 fn is_shared(lane: Lane) -> bool {
     !matches!(lane, Lane::Pinned { .. } | Lane::Watching { .. })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use bytes::Bytes;
+    use wire::ShimId;
+
+    use super::RedisMigration;
+    use crate::coherence::lease::EarlierIncarnations;
+    use crate::migration::{Departures, MigrationConfig};
+    use crate::storage::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
+    use crate::storage::{StorageEvent, StorageTraits};
+    use crate::time::Time;
+
+    /// What happens to servers, in words.
+    type Log = Arc<Mutex<Vec<&'static str>>>;
+
+    /// A server that reports what the test gives it.
+    #[derive(Default)]
+    struct Fake {
+        up: bool,
+        log: Option<Log>,
+        told: Arc<Mutex<Vec<StorageEvent>>>,
+    }
+
+    impl Backend for Fake {
+        fn step(
+            &mut self,
+            _: Time,
+            input: StorageInput,
+            _: &mut dyn Network,
+            events: &mut Vec<StorageEvent>,
+        ) {
+            if let (StorageInput::Leave, Some(log)) = (&input, &self.log) {
+                log.lock().unwrap().push("the guest leaves");
+            }
+            for event in self.told.lock().unwrap().drain(..) {
+                match event {
+                    StorageEvent::Up { .. } => self.up = true,
+                    StorageEvent::Down { .. } => self.up = false,
+                    _ => {}
+                }
+                events.push(event);
+            }
+        }
+
+        fn is_up(&self) -> bool {
+            self.up
+        }
+    }
+
+    struct NoNetwork;
+
+    const UNREAL: &str = "servers are not real";
+
+    impl Network for NoNetwork {
+        fn dial(&mut self, _: Endpoint, _: bool) -> ConnectionId {
+            unreachable!("{UNREAL}")
+        }
+
+        fn out(&mut self, _: ConnectionId) -> &mut Vec<u8> {
+            unreachable!("{UNREAL}")
+        }
+
+        fn unwritten_bytes(&self, _: ConnectionId) -> usize {
+            unreachable!("{UNREAL}")
+        }
+
+        fn unread(&mut self, _: ConnectionId, _: Bytes) {}
+
+        fn pause(&mut self, _: ConnectionId) {}
+
+        fn resume(&mut self, _: ConnectionId) {}
+
+        fn close(&mut self, _: ConnectionId) {}
+
+        fn close_confirmed(&mut self, _: ConnectionId) {}
+
+        fn own_address(&self, _: ConnectionId) -> Option<SocketAddr> {
+            unreachable!("{UNREAL}")
+        }
+    }
+
+    #[derive(Debug)]
+    struct Everything;
+
+    impl Departures for Everything {
+        fn destination(&self, _: &[u8]) -> Option<ShimId> {
+            Some(ShimId(1))
+        }
+    }
+
+    #[test]
+    fn a_guest_is_at_another_server_as_long_as_its_home_is_this_process_s() {
+        let (log, told) = (Log::default(), Arc::<Mutex<Vec<StorageEvent>>>::default());
+        let home = Fake { told: Arc::clone(&told), ..Fake::default() };
+        let opened = Arc::clone(&log);
+        let open = move |_| -> Box<dyn Backend> {
+            opened.lock().unwrap().push("a guest comes");
+            Box::new(Fake { log: Some(Arc::clone(&opened)), ..Fake::default() })
+        };
+        let config = MigrationConfig {
+            patience: Duration::from_secs(1),
+            transfers_max: 1,
+            transfers_beside_max: 1,
+            keys_per_second_max: 0,
+        };
+        let mut machine = RedisMigration::new(config, Box::new(home), Box::new(open));
+        let mut step = |input| {
+            machine.step(Time(1), input, &mut NoNetwork, &mut Vec::new());
+            std::mem::take(&mut *log.lock().unwrap())
+        };
+        let departures = Arc::new(Everything);
+        step(StorageInput::Migrate { departures, destinations: vec![ShimId(1)], again: false });
+        let mut happens = |event| {
+            told.lock().unwrap().push(event);
+            step(StorageInput::Tick)
+        };
+        let up = |incarnation| StorageEvent::Up {
+            incarnation,
+            traits: StorageTraits::default(),
+            earlier: EarlierIncarnations::NONE,
+        };
+        let down = |gone| StorageEvent::Down { reason: "it is away".into(), gone };
+        assert_eq!(happens(up(1)), [""; 0], "that is not on record yet");
+        assert_eq!(happens(StorageEvent::Marked), ["a guest comes"]);
+        assert_eq!(happens(down(true)), [""; 0], "it may be the same when it is back");
+        assert_eq!(happens(up(1)), [""; 0]);
+        assert_eq!(happens(down(true)), [""; 0]);
+        assert_eq!(happens(up(2)), ["the guest leaves", "a guest comes"]);
+        assert_eq!(happens(down(false)), ["the guest leaves"], "another process has the home");
+        assert_eq!(happens(up(2)), ["a guest comes"]);
+    }
 }

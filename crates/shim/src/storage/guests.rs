@@ -17,7 +17,7 @@ use super::open::{sentinel_settings, server_settings};
 /// Keys on their way at the same time for whom nobody waits. More would not be faster.
 const TRANSFERS_MAX: usize = 64;
 /// While commands are asked for: each is a few microseconds of a server in whose way it is.
-const TRANSFERS_BESIDE_MAX: usize = 5;
+const TRANSFERS_BESIDE_MAX: usize = 8;
 
 /// The storage of a shim, whose keys may leave for that of others.
 pub(super) fn with_guests(config: &Config, place: ShimPlace, home: Box<dyn Backend>) -> Box<dyn Backend> {
