@@ -310,7 +310,8 @@ impl Migration {
     /// Whether an event of its home is not the shim's alone.
     pub fn is_concerned(&self, event: &StorageEvent) -> bool {
         match event {
-            StorageEvent::Up { .. } | StorageEvent::Down { .. } => true,
+            // What was lost of commands on connections of their own is owed, also before anything leaves.
+            StorageEvent::Up { .. } | StorageEvent::Down { .. } | StorageEvent::Fenced => true,
             StorageEvent::Replies { ticket, .. }
             | StorageEvent::Lost { ticket, .. }
             | StorageEvent::Part { ticket, .. } => {

@@ -346,13 +346,14 @@ mod tests {
     use std::time::Duration;
 
     use bytes::Bytes;
+    use smallvec::SmallVec;
     use wire::ShimId;
 
     use super::RedisMigration;
     use crate::coherence::lease::EarlierIncarnations;
     use crate::migration::{Departures, MigrationConfig};
     use crate::storage::network::{Backend, ConnectionId, Endpoint, Network, StorageInput};
-    use crate::storage::{StorageEvent, StorageTraits};
+    use crate::storage::{Lane, Reach, StorageEvent, StorageTraits, Store};
     use crate::time::Time;
 
     /// What happens to servers, in words.
@@ -374,8 +375,12 @@ mod tests {
             _: &mut dyn Network,
             events: &mut Vec<StorageEvent>,
         ) {
-            if let (StorageInput::Leave, Some(log)) = (&input, &self.log) {
-                log.lock().unwrap().push("the guest leaves");
+            match (&input, &self.log) {
+                (StorageInput::Leave, Some(log)) => log.lock().unwrap().push("the guest leaves"),
+                (StorageInput::Store(store), Some(log)) if store.commands[0].ends_with(b"DBSIZE\r\n") => {
+                    log.lock().unwrap().push("keys are counted");
+                }
+                _ => {}
             }
             for event in self.told.lock().unwrap().drain(..) {
                 match event {
@@ -433,45 +438,94 @@ mod tests {
         }
     }
 
+    fn up(incarnation: u64) -> StorageEvent {
+        let traits = StorageTraits::default();
+        StorageEvent::Up { incarnation, traits, earlier: EarlierIncarnations::NONE }
+    }
+
+    /// The machine before a server, and what the test gives that one and its guests to report.
+    struct World {
+        machine: RedisMigration,
+        log: Log,
+        home: Arc<Mutex<Vec<StorageEvent>>>,
+        guest: Arc<Mutex<Vec<StorageEvent>>>,
+    }
+
+    impl World {
+        fn new() -> World {
+            let (log, home) = (Log::default(), Arc::<Mutex<Vec<StorageEvent>>>::default());
+            let guest = Arc::<Mutex<Vec<StorageEvent>>>::default();
+            let (opened, told) = (Arc::clone(&log), Arc::clone(&guest));
+            let open = move |_| -> Box<dyn Backend> {
+                opened.lock().unwrap().push("a guest comes");
+                let (log, told) = (Some(Arc::clone(&opened)), Arc::clone(&told));
+                Box::new(Fake { log, told, ..Fake::default() })
+            };
+            let config = MigrationConfig {
+                patience: Duration::from_secs(1),
+                transfers_max: 1,
+                transfers_beside_max: 1,
+                keys_per_second_max: 0,
+            };
+            let server = Fake { log: Some(Arc::clone(&log)), told: Arc::clone(&home), ..Fake::default() };
+            World { machine: RedisMigration::new(config, Box::new(server), Box::new(open)), log, home, guest }
+        }
+
+        fn step(&mut self, input: StorageInput) -> Vec<&'static str> {
+            self.machine.step(Time(1), input, &mut NoNetwork, &mut Vec::new());
+            std::mem::take(&mut *self.log.lock().unwrap())
+        }
+
+        fn migrate(&mut self) {
+            let departures = Arc::new(Everything);
+            self.step(StorageInput::Migrate { departures, destinations: vec![ShimId(1)], again: false });
+        }
+
+        fn home(&mut self, event: StorageEvent) -> Vec<&'static str> {
+            self.home.lock().unwrap().push(event);
+            self.step(StorageInput::Tick)
+        }
+    }
+
     #[test]
     fn a_guest_is_at_another_server_as_long_as_its_home_is_this_process_s() {
-        let (log, told) = (Log::default(), Arc::<Mutex<Vec<StorageEvent>>>::default());
-        let home = Fake { told: Arc::clone(&told), ..Fake::default() };
-        let opened = Arc::clone(&log);
-        let open = move |_| -> Box<dyn Backend> {
-            opened.lock().unwrap().push("a guest comes");
-            Box::new(Fake { log: Some(Arc::clone(&opened)), ..Fake::default() })
-        };
-        let config = MigrationConfig {
-            patience: Duration::from_secs(1),
-            transfers_max: 1,
-            transfers_beside_max: 1,
-            keys_per_second_max: 0,
-        };
-        let mut machine = RedisMigration::new(config, Box::new(home), Box::new(open));
-        let mut step = |input| {
-            machine.step(Time(1), input, &mut NoNetwork, &mut Vec::new());
-            std::mem::take(&mut *log.lock().unwrap())
-        };
-        let departures = Arc::new(Everything);
-        step(StorageInput::Migrate { departures, destinations: vec![ShimId(1)], again: false });
-        let mut happens = |event| {
-            told.lock().unwrap().push(event);
-            step(StorageInput::Tick)
-        };
-        let up = |incarnation| StorageEvent::Up {
-            incarnation,
-            traits: StorageTraits::default(),
-            earlier: EarlierIncarnations::NONE,
-        };
+        let mut world = World::new();
+        world.migrate();
         let down = |gone| StorageEvent::Down { reason: "it is away".into(), gone };
-        assert_eq!(happens(up(1)), [""; 0], "that is not on record yet");
-        assert_eq!(happens(StorageEvent::Marked), ["a guest comes"]);
-        assert_eq!(happens(down(true)), [""; 0], "it may be the same when it is back");
-        assert_eq!(happens(up(1)), [""; 0]);
-        assert_eq!(happens(down(true)), [""; 0]);
-        assert_eq!(happens(up(2)), ["the guest leaves", "a guest comes"]);
-        assert_eq!(happens(down(false)), ["the guest leaves"], "another process has the home");
-        assert_eq!(happens(up(2)), ["a guest comes"]);
+        assert_eq!(world.home(up(1)), [""; 0], "that is not on record yet");
+        assert_eq!(world.home(StorageEvent::Marked), ["a guest comes"]);
+        assert_eq!(world.home(down(true)), [""; 0], "it may be the same when it is back");
+        assert_eq!(world.home(up(1)), [""; 0]);
+        assert_eq!(world.home(down(true)), [""; 0]);
+        assert_eq!(world.home(up(2)), ["the guest leaves", "a guest comes"]);
+        assert_eq!(world.home(down(false)), ["the guest leaves"], "another process has the home");
+        assert_eq!(world.home(up(2)), ["a guest comes"]);
+    }
+
+    #[test]
+    fn what_was_lost_before_anything_leaves_is_fenced_before_anything_leaves() {
+        let mut world = World::new();
+        world.home(up(1));
+        let blocks = Bytes::from_static(b"*3\r\n$5\r\nBLPOP\r\n$1\r\nq\r\n$1\r\n0\r\n");
+        let lane = Lane::Pinned { resp3: false };
+        let store = Store { ticket: 5, lane, reach: Reach::Whole, commands: SmallVec::from_elem(blocks, 1) };
+        world.step(StorageInput::Store(store));
+        world.home(StorageEvent::Lost { ticket: 5, sent: true });
+        world.home(StorageEvent::Fenced);
+        world.migrate();
+        world.home(StorageEvent::Marked);
+        world.guest.lock().unwrap().push(up(7));
+        let asked = |world: &mut World, ticket: u64, reply: &'static [u8]| {
+            let replies = SmallVec::from_elem(Bytes::from_static(reply), 1);
+            world.home(StorageEvent::Replies { ticket, replies })
+        };
+        let first = 1 << 63;
+        world.step(StorageInput::Tick);
+        // No functions, and then nothing that was begun before.
+        let mut said = asked(&mut world, first, b"*0\r\n");
+        for lane in 0..8 {
+            said.extend(asked(&mut world, first | lane, b"+PONG\r\n"));
+        }
+        assert_eq!(said, ["keys are counted"]);
     }
 }
