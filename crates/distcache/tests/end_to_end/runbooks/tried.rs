@@ -249,9 +249,7 @@ pub(super) const TRIED: &[(&str, &[(&str, Tests)])] = &[
             ("`refused`", &[REFUSED]),
             (
                 "a controller: `the store's",
-                &[
-                    "replicas::a_member_at_another_address_is_taken_once_the_map_with_the_old_one_is_forgotten",
-                ],
+                &["replicas::a_member_may_move_and_is_no_other_one_than_the_map_says"],
             ),
             (
                 "a new member:",
@@ -320,10 +318,6 @@ pub(super) const LINKED: &[(&str, Tests)] = &[
             "hosts::any_host_of_three_is_lost_and_comes_back_without_a_wrong_value",
             "backup::file_secret_and_folder_are_all_that_a_host_needs",
         ],
-    ),
-    (
-        "backup.md#another-address",
-        &["replicas::a_member_at_another_address_is_taken_once_the_map_with_the_old_one_is_forgotten"],
     ),
     (
         "backup.md#etcd",
