@@ -10,7 +10,7 @@
 //! ```
 //!
 //! What takes too long is cut off by whoever runs the shim: then its leases are waited for, as after a crash. One that leaves because of
-//! [`reach`](super::reach) stands by afterwards.
+//! `reach` stands by afterwards.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
