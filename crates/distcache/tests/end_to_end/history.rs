@@ -121,6 +121,15 @@ pub(crate) struct Report {
     pub(crate) errors: BTreeMap<String, u64>,
 }
 
+impl Report {
+    /// All errors are among these.
+    pub(crate) fn only(&self, allowed: &[&str]) {
+        for error in self.errors.keys() {
+            assert!(allowed.iter().any(|part| error.contains(part)), "{error:?} in {self:?}");
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use crate::cluster::{
     installed, text, until,
 };
 use crate::coherence::{hit_ratio, layout};
-use crate::history::{History, Report};
+use crate::history::History;
 
 /// So long that whoever waited for a lease is seen to have waited.
 const LONG_LEASE_MS: u64 = 10_000;
@@ -68,12 +68,6 @@ fn receive(client: &mut Client) -> Value {
     Value::parse(&client.frame().expect("a reply")).expect("RESP")
 }
 
-fn only_under_way(report: &Report) {
-    for error in report.errors.keys() {
-        assert!(UNDER_WAY.iter().any(|part| error.contains(part)), "{error:?} in {report:?}");
-    }
-}
-
 #[test]
 fn shims_that_are_stopped_in_order_hand_over_without_an_error_or_a_wait() {
     if !installed(&["redis-server"]) {
@@ -112,7 +106,7 @@ fn shims_that_are_killed_are_replaced_and_stand_by_when_they_are_back() {
         until("it stands by", || stands_by(&trial.cluster, ends));
         until("copies are hit", || (hit_ratio(&trial.cluster.status()) > 0.1).then_some(()));
     }
-    only_under_way(&trial.history.finish());
+    trial.history.finish().only(&UNDER_WAY);
 }
 
 #[test]
@@ -129,7 +123,7 @@ fn a_shim_that_hangs_is_replaced_and_serves_nothing_when_it_wakes() {
     until("it stands by", || stands_by(&trial.cluster, "shim-0"));
     trial.history.wait_for(1000, 100);
     assert_eq!(serves(&trial.cluster, "shim-0-standby"), Some(()));
-    only_under_way(&trial.history.finish());
+    trial.history.finish().only(&UNDER_WAY);
 }
 
 /// A cluster of one shim, which all but `direct` find behind the relay.
@@ -177,7 +171,7 @@ fn a_shim_that_routers_do_not_reach_hands_over_and_stands_by() {
         assert_eq!(serves(&cluster, "shim-0-standby"), Some(()), "it stays");
         let retreats = crate::cluster::total(&cluster.status(), "shims", "retreats_total");
         assert_eq!(retreats, 1, "{}", cluster.status());
-        only_under_way(&history.finish());
+        history.finish().only(&UNDER_WAY);
     }
 }
 
