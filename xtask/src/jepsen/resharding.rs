@@ -20,7 +20,13 @@ const POLL: Duration = Duration::from_millis(50);
 /// The chance that a mover is killed instead of being left alone.
 const KILLED: f64 = 0.3;
 /// Words of a mover that could not begin, or not see the end, because something is wrong with the cluster just now.
-const DISTURBED: [&str; 4] = ["cannot be reached", "is heard", "does not show the change", "controller"];
+const DISTURBED: [&str; 5] = [
+    "no answer (",
+    "the store does not answer",
+    "nothing is heard of",
+    "cannot be reached",
+    "does not show the change",
+];
 
 /// Where keys are to go.
 #[derive(Clone, Copy, PartialEq)]
@@ -75,7 +81,7 @@ impl JepsenResharding {
 
     /// Between two episodes of faults: a mover is started or killed, or a change that has come to its end is followed by the next one.
     pub(super) fn go_on(&mut self, cluster: &mut ProcessCluster) -> anyhow::Result<()> {
-        if self.mover.is_some() && !self.has_ended()? {
+        if self.mover.is_some() && !self.has_ended(cluster)? {
             if self.random.random_bool(KILLED) {
                 self.mover = None;
                 self.counts.movers_killed += 1;
@@ -95,7 +101,7 @@ impl JepsenResharding {
     pub(super) fn finish(&mut self, cluster: &ProcessCluster) -> anyhow::Result<()> {
         let deadline = Instant::now() + REST_MAX;
         while !self.is_done(cluster)? {
-            if self.mover.is_none() || self.has_ended()? {
+            if self.mover.is_none() || self.has_ended(cluster)? {
                 self.start(cluster)?;
             }
             ensure!(
@@ -130,12 +136,13 @@ impl JepsenResharding {
         Ok(())
     }
 
-    /// Whether the mover has; one that fails has to have a reason.
-    fn has_ended(&mut self) -> anyhow::Result<bool> {
+    /// Whether the mover has; one that fails has to have a reason, or has asked for what was done meanwhile.
+    fn has_ended(&mut self, cluster: &ProcessCluster) -> anyhow::Result<bool> {
         let Some(status) = self.mover.as_mut().and_then(MemberProcess::end) else { return Ok(false) };
         self.mover = None;
         let said = self.said();
-        let may = status.success() || DISTURBED.iter().any(|part| said.contains(part));
+        let is_disturbed = DISTURBED.iter().any(|part| said.contains(part));
+        let may = status.success() || is_disturbed || self.is_done(cluster)?;
         ensure!(may, "storage {} {}: {said}", self.change.verb(), self.shim);
         Ok(true)
     }
