@@ -26,6 +26,9 @@ const RELEASE_LETTERS_MAX: usize = 64;
 /// How long a refused heartbeat says how its members are.
 const DISAGREES: Duration = Duration::from_secs(5);
 
+/// What is wrong with a store that has the map of other members.
+const FOREIGN: &str = "the store's map is not this configuration's; this controller changes nothing";
+
 /// Why a heartbeat was not taken.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeartbeatRefusal {
@@ -328,10 +331,7 @@ impl Service {
                 let shares = store::shares(&map);
                 tracing::info!(epoch = map.epoch, by = map.by, ?shares, "the map of the store");
             }
-            Event::Foreign { reason } => tracing::error!(
-                reason,
-                "the store's map is not this configuration's; this controller changes nothing"
-            ),
+            Event::Foreign { reason } => tracing::error!(reason, "{FOREIGN}"),
             Event::StoreAway { reason } => {
                 tracing::warn!(problem = %StoreError(reason), "going on with the last map");
             }
@@ -347,9 +347,7 @@ impl Service {
     /// Why nothing that is decided here would last.
     pub(crate) fn foreign(&self) -> Option<String> {
         let reason = self.machine.foreign()?;
-        Some(format!(
-            "the store's map is not this configuration's, so that this controller changes nothing: {reason}"
-        ))
+        Some(format!("{FOREIGN}: {reason}"))
     }
 
     /// Why it cannot tell the map yet.

@@ -300,7 +300,28 @@ impl Migration {
     }
 
     pub fn progress(&self) -> MigrationProgress {
-        MigrationProgress { phase: self.phase, stuck: self.stuck_count() as u64, ..self.progress.clone() }
+        let reason = self.progress.reason.clone().or_else(|| Some(self.waits_for()?.to_owned()));
+        let (phase, stuck) = (self.phase, self.stuck_count() as u64);
+        MigrationProgress { phase, stuck, reason, ..self.progress }
+    }
+
+    /// Why no key moves yet, or just now.
+    fn waits_for(&self) -> Option<&'static str> {
+        let are_up = self.destinations.values().all(MigrationServer::is_up);
+        match self.phase {
+            MigrationPhase::Connecting if !are_up => Some("a server that keys go to is not connected yet"),
+            MigrationPhase::Connecting => Some("functions are being loaded where keys go to"),
+            MigrationPhase::Draining => Some("commands that were begun before are waited for"),
+            MigrationPhase::Moving if self.owes_fence() => {
+                Some("commands whose connection broke may still be carried out, and are waited for")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whose servers it is connected to, or wants to be.
+    pub fn destinations(&self) -> impl Iterator<Item = ShimId> {
+        self.destinations.keys().copied()
     }
 
     pub fn phase(&self) -> MigrationPhase {

@@ -124,7 +124,7 @@ impl Migration {
         }
     }
 
-    fn owes_fence(&self) -> bool {
+    pub(super) fn owes_fence(&self) -> bool {
         self.home.owes_fence || self.destinations.values().any(|server| server.owes_fence)
     }
 

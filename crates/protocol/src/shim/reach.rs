@@ -71,8 +71,11 @@ impl RouterReach {
 
 impl Shim {
     pub(super) fn tick_reach(&mut self, step: &mut ShimStep<'_>) {
-        let routers = self.linked.iter().filter(|peer| matches!(peer, Peer::Router(_))).count() as u32;
         let others = self.others_linked;
+        if others == 0 && !self.reach.met_others {
+            return;
+        }
+        let routers = self.linked.iter().filter(|peer| matches!(peer, Peer::Router(_))).count() as u32;
         match self.storage {
             StorageState::Down { .. } => {
                 if others > 0 && step.now.since(self.reach.told) >= TELL {

@@ -140,19 +140,20 @@ impl Shim {
         let shim = self.config.id;
         let destinations = self.placement.destinations(shim);
         let relocation = self.placement.map().shims[usize::from(shim.0)].relocation;
+        let is_unprepared = self.placement.is_unprepared(shim);
         let prepares =
             matches!(self.resharding.phase, ReshardingPhase::Preparing | ReshardingPhase::Prepared);
-        if prepares && !self.placement.is_unprepared(shim) {
+        if prepares && !is_unprepared {
             // Perhaps on the word of another process.
             step.effects.push(Effect::Prepare { keys: None, again: false });
         }
         match self.resharding.phase {
-            ReshardingPhase::Settled if self.placement.is_unprepared(shim) => {
+            ReshardingPhase::Settled if is_unprepared => {
                 self.resharding.phase = ReshardingPhase::Preparing;
                 let (keys, again) = (Some(self.departing()), self.may_have_begun());
                 step.effects.push(Effect::Prepare { keys, again });
             }
-            _ if prepares && self.placement.is_unprepared(shim) => {}
+            _ if prepares && is_unprepared => {}
             _ if destinations.is_empty() => {
                 self.resharding.phase = ReshardingPhase::Settled;
                 match self.placement.is_changing() {

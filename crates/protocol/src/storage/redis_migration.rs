@@ -1,7 +1,7 @@
 //! Storage on a Redis server whose keys may leave for those of other shims while they are served: carries out what
 //! `crate::migration` wants. Not which key is where.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use wire::ShimId;
 
@@ -40,8 +40,6 @@ pub struct RedisMigration {
     held_up: Option<StorageEvent>,
     /// It is over once that is on record.
     ends: bool,
-    /// Whose servers keys go to. There is a guest at each as long as this process has its home.
-    wanted: BTreeSet<ShimId>,
     /// The server was on record to be divided before this process wanted it.
     was_divided: bool,
     leftovers: Leftovers,
@@ -167,7 +165,6 @@ impl RedisMigration {
             marked: None,
             held_up: None,
             ends: false,
-            wanted: BTreeSet::new(),
             was_divided: false,
             leftovers: Leftovers::default(),
         }
@@ -254,8 +251,11 @@ impl RedisMigration {
         if is_new {
             self.dismiss_guests(step);
         }
-        for shim in &self.wanted {
-            self.guests.entry(*shim).or_insert_with(|| (self.open)(*shim));
+        if !self.home.is_up() {
+            return;
+        }
+        for shim in self.migration.destinations() {
+            self.guests.entry(shim).or_insert_with(|| (self.open)(shim));
         }
     }
 
@@ -301,14 +301,8 @@ impl RedisMigration {
                 return self.step_home(step, StorageInput::Record { left: true });
             }
             Effect::Report(event) => return step.events.push(event),
-            Effect::Connect { shim } => {
-                self.wanted.insert(shim);
-                return if self.home.is_up() {
-                    self.invite_guests(step, false)
-                };
-            }
+            Effect::Connect { .. } => return self.invite_guests(step, false),
             Effect::Leave { shim } => {
-                self.wanted.remove(&shim);
                 self.step_guest(step, shim, StorageInput::Leave);
                 self.guests.remove(&shim);
                 return;
