@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 use config::{Mode, ShimChange};
 use runtime::status::MemberStatus;
 use serde::{Deserialize, Serialize};
-use wire::ShimId;
+use wire::{ShimId, ShimState};
 
 use crate::command::{CommandBody, HttpProblem};
 use crate::http::{HttpApi, has_store};
@@ -34,6 +34,11 @@ pub(crate) async fn change(
     has_store(&service)?;
     let refused = |what| HttpProblem::new(StatusCode::CONFLICT, what);
     let number = known(&service, &shim).map_err(refused)?;
+    // Who asks once more sees how far it is.
+    let state = service.machine.partitions().map().shims[usize::from(number.0)].state;
+    if state == if joins { ShimState::Joining } else { ShimState::Leaving } {
+        return Ok(Json(MapView::of(&service)));
+    }
     // Who asks for what is there already has nothing to write in any file first.
     let allowed = service.machine.partitions().may_reshard(number, joins);
     allowed.map_err(|refusal| refused(format!("{shim:?}: {refusal}")))?;

@@ -15,6 +15,8 @@ use lab::terminal::{print, say};
 /// How often it looks how far it is, and says so.
 const LOOK: Duration = Duration::from_millis(100);
 const SAY: Duration = Duration::from_secs(5);
+/// For so long nothing may be heard of the controller: it may be replaced meanwhile.
+const AWAY_MAX: Duration = Duration::from_secs(30);
 /// Controllers need no longer to agree on a map.
 const BEGUN: Duration = Duration::from_secs(10);
 
@@ -105,15 +107,28 @@ fn run_change(arguments: &ChangeArguments, joins: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Until it is done. The map that is told first may be the one of before.
+/// Until it is done. The map that is told first may be the one of before. Keys move on while a controller is away.
 fn watch(
     commander: &Commander,
     is_done: impl Fn(&[ShimOutcome]) -> bool,
 ) -> anyhow::Result<Vec<ShimOutcome>> {
     let begun = Instant::now();
-    let (mut said, mut moved) = (begun, begun);
+    let (mut said, mut moved, mut heard) = (begun, begun, begun);
     loop {
-        let outcomes = outcomes(&commander.get("/v1/map")?, &commander.get("/v1/status")?);
+        let told = commander.get("/v1/map").and_then(|map| Ok(outcomes(&map, &commander.get("/v1/status")?)));
+        let outcomes = match told {
+            Ok(outcomes) => outcomes,
+            Err(error) if heard.elapsed() > AWAY_MAX => {
+                return Err(
+                    error.context("keys go on moving; `distcache storage status` shows how far it is")
+                );
+            }
+            Err(_) => {
+                std::thread::park_timeout(LOOK);
+                continue;
+            }
+        };
+        heard = Instant::now();
         match outcomes.iter().any(|outcome| moves(outcome.shim.part.state)) {
             true => moved = Instant::now(),
             false if is_done(&outcomes) => return Ok(outcomes),
